@@ -1,0 +1,164 @@
+"""What crosses between agents and server, and what it costs: derived from the messages, never self-reported."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.protocol import Message, ProtocolError
+from fedbandit_envs.validation import IntArray
+
+COUNTS = ("messages_up", "messages_down", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
+_COLUMN = {name: column for column, name in enumerate(COUNTS)}
+
+
+class Ledger:
+    """Rounds, messages, scalars and bytes; up and down apart; per agent and per round.
+
+    Scalars are the entries present in a message, bytes are scalars times their size; masks, kinds and ids are free. A
+    broadcast is charged once for each receiving agent.
+    """
+
+    def __init__(self, num_agents: int):
+        self.per_agent: IntArray = np.zeros((num_agents, len(COUNTS)), dtype=np.int64)  # columns: COUNTS
+        self._rounds: list[tuple[int, ...]] = []
+
+    @property
+    def rounds(self) -> int:
+        """How often agents spoke to the server."""
+        return len(self._rounds)
+
+    @property
+    def per_round(self) -> IntArray:
+        """(rounds, 1 + len(COUNTS)): the step at which the round took place, then COUNTS summed over agents."""
+        return np.array(self._rounds, dtype=np.int64).reshape(-1, 1 + len(COUNTS))
+
+    def open_round(self, step: int) -> None:
+        """A new round begins after `step` steps."""
+        self._rounds.append((step, *[0] * len(COUNTS)))
+
+    def charge(self, message: Message, direction: str) -> None:
+        """Charge the agents of `message`, or all agents for a broadcast."""
+        agents: Any = slice(None) if message.agents is None else message.agents
+        receivers = len(self.per_agent) if message.agents is None else len(message.agents)
+        row = list(self._rounds[-1])
+        for name, amount in (("messages", 1), ("scalars", message.scalars()), ("bytes", message.bytes())):
+            column = _COLUMN[f"{name}_{direction}"]
+            self.per_agent[agents, column] += amount
+            row[1 + column] += int(np.sum(np.broadcast_to(amount, receivers)))
+        self._rounds[-1] = tuple(row)
+
+    def _total(self, name: str) -> int:
+        return int(self.per_agent[:, _COLUMN[name]].sum())
+
+    @property
+    def messages(self) -> int:
+        """Messages in both directions."""
+        return self._total("messages_up") + self._total("messages_down")
+
+    @property
+    def scalars(self) -> int:
+        """Scalars in both directions."""
+        return self.scalars_up + self.scalars_down
+
+    @property
+    def messages_up(self) -> int:
+        """Messages from agents to server."""
+        return self._total("messages_up")
+
+    @property
+    def messages_down(self) -> int:
+        """Messages from server to agents."""
+        return self._total("messages_down")
+
+    @property
+    def scalars_up(self) -> int:
+        """Scalars from agents to server."""
+        return self._total("scalars_up")
+
+    @property
+    def scalars_down(self) -> int:
+        """Scalars from server to agents."""
+        return self._total("scalars_down")
+
+    @property
+    def bytes_up(self) -> int:
+        """Bytes from agents to server."""
+        return self._total("bytes_up")
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes from server to agents."""
+        return self._total("bytes_down")
+
+    def snapshot(self) -> dict[str, Any]:
+        """The ledger as plain arrays."""
+        return {"per_agent": self.per_agent.copy(), "per_round": self.per_round}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "Ledger":
+        """The ledger of a `snapshot`."""
+        ledger = cls(len(state["per_agent"]))
+        ledger.per_agent[:] = state["per_agent"]
+        ledger._rounds = [tuple(map(int, row)) for row in state["per_round"]]
+        return ledger
+
+
+@dataclass
+class Channel:
+    """Carries messages between blocks of agents and the server, and charges the ledger for them."""
+
+    num_agents: int
+    ledger: Ledger
+
+    def up(self, messages: list[Message | None], step: int) -> Message | None:
+        """The blocks' messages as one, sorted by agent; None, and no round, when nobody speaks."""
+        spoken = [message for message in messages if message is not None and len(self._agents(message))]
+        if not spoken:
+            return None
+        merged = spoken[0] if len(spoken) == 1 else _merged(spoken)
+        agents = self._agents(merged)
+        order = np.argsort(agents, kind="stable")
+        if (np.diff(agents[order]) <= 0).any() or agents[order[0]] < 0 or agents[order[-1]] >= self.num_agents:
+            raise ProtocolError(
+                f"message {merged.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got {agents}"
+            )
+        if (np.diff(order) != 1).any():
+            merged = merged.rows(order)
+        self.ledger.open_round(step)
+        self.ledger.charge(merged, "up")
+        return merged
+
+    def down(self, message: Message | None) -> Message | None:
+        """The server's answer, charged to whoever receives it."""
+        if message is not None:
+            self.ledger.charge(message, "down")
+        return message
+
+    @staticmethod
+    def _agents(message: Message) -> IntArray:
+        if message.agents is None:
+            raise ProtocolError(
+                f"message {message.kind!r}: expected the agents it comes from, got None; pass agents=view.agents"
+            )
+        return message.agents
+
+
+def _merged(messages: list[Message]) -> Message:
+    first = messages[0]
+    for message in messages[1:]:
+        if (message.kind, set(message.arrays), set(message.present)) != (
+            first.kind,
+            set(first.arrays),
+            set(first.present),
+        ):
+            raise ProtocolError(
+                f"messages of one round: expected one kind with the same arrays, got {first.kind!r} with "
+                f"{sorted(first.arrays)} and {message.kind!r} with {sorted(message.arrays)}"
+            )
+    return Message(
+        first.kind,
+        {name: np.concatenate([message[name] for message in messages]) for name in first.arrays},
+        np.concatenate([message.agents for message in messages if message.agents is not None]),
+        {name: np.concatenate([message.present[name] for message in messages]) for name in first.present},
+    )

@@ -1,0 +1,58 @@
+"""The array core of every environment: an episode of one instance, stepped by arrays or by whole plans."""
+
+import numpy as np
+
+from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.protocol import Feedback, Plan
+from fedbandit_envs.rewards import RewardLaw, reward_law
+from fedbandit_envs.seeding import RowDraws, Stream, generator
+from fedbandit_envs.validation import FloatArray, IntArray
+
+_BLOCK = 256  # steps whose random numbers are drawn together
+
+
+class Episode:
+    """Rewards of one episode for a block of agents. Two runs with the same seed and the same calls are identical."""
+
+    def __init__(self, instance: BanditInstance, seed: int, num_agents: int, rows: IntArray | None = None):
+        """`instance` holds the block's agents, `rows` their numbers among all `num_agents`; None: all of them."""
+        self.instance = instance
+        self.steps = 0
+        self.plans = 0
+        self._seed, self._num_agents, self._rows = seed, num_agents, rows
+        self._law: RewardLaw = reward_law(instance)
+        self._arms = np.broadcast_to(np.arange(instance.num_arms), (instance.num_agents, instance.num_arms))
+        self._block = -1
+        self._normals: FloatArray = np.empty(0)  # (block, n, normals a pull)
+        self._uniforms: FloatArray = np.empty(0)  # (block, n)
+
+    def step(self, arms: IntArray) -> FloatArray:
+        """(n,) rewards of pulling `arms` (n,) once."""
+        block, place = divmod(self.steps, _BLOCK)
+        if block != self._block:
+            self._draw_block(block)
+        self.steps += 1
+        return self._law.single(arms, self._normals[place], self._uniforms[place])
+
+    def _draw_block(self, block: int) -> None:
+        draws = self._draws(Stream.STEPS, block)
+        normals = draws.normals(_BLOCK, self._law.normals_per_pull)
+        self._normals = np.ascontiguousarray(normals.transpose(1, 0, 2))
+        self._uniforms = np.ascontiguousarray(draws.uniforms(_BLOCK).T)
+        self._block = block
+
+    def pull(self, plan: Plan) -> Feedback:
+        """The whole plan at once: the same in distribution as stepping through it."""
+        played = plan.length - plan.explore.sum(axis=1)
+        arm = plan.arm[:, None]
+        played_sums = self._law.sums(arm, played[:, None], self._draws(Stream.PLANS, self.plans, 0))[:, 0]
+        if plan.explore.any():
+            explored_sums = self._law.sums(self._arms, plan.explore, self._draws(Stream.PLANS, self.plans, 1))
+        else:
+            explored_sums = np.zeros(plan.explore.shape)
+        self.steps += plan.length
+        self.plans += 1
+        return Feedback(plan.explore, explored_sums, plan.arm, played, played_sums)
+
+    def _draws(self, *key: int) -> RowDraws:
+        return RowDraws(generator(self._seed, *key), self._num_agents, self._rows)

@@ -1,0 +1,271 @@
+"""The contract between policies and the world: values that cross, and the two sides of a policy.
+
+Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, remaining) -> plan`,
+`env.pull(plan) -> feedback`, `agents.report(feedback) -> up`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+
+State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
+
+
+class ProtocolError(ValueError):
+    """A policy broke the contract."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed."""
+
+    explore: IntArray  # (n, K) pulls
+    arm: IntArray  # (n,) played once exploration is done
+    length: int  # steps, the same for all
+
+    @classmethod
+    def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
+        """Every agent plays its `arm` for `length` steps."""
+        return cls(np.zeros((len(arm), num_arms), dtype=np.int64), arm, length)
+
+    @classmethod
+    def wait(cls, num_agents: int, num_arms: int) -> "Plan":
+        """No pull: a round that only exchanges messages."""
+        return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)
+
+    def cut(self, remaining: int) -> "Plan":
+        """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
+        if self.length <= remaining:
+            return self
+        ends = self.explore.cumsum(axis=1).clip(max=remaining)
+        return Plan(np.diff(ends, axis=1, prepend=0), self.arm, remaining)
+
+    def rows(self, index: IntArray) -> "Plan":
+        """The plan of these agents."""
+        return Plan(self.explore[index], self.arm[index], self.length)
+
+    def check(self, num_agents: int, num_arms: int) -> None:
+        """Raise a ProtocolError that names what is wrong, if anything is."""
+        expected = (num_agents, num_arms)
+        for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
+            if not isinstance(array, np.ndarray) or array.shape != shape:
+                raise ProtocolError(f"plan.{name}: expected an array of shape {shape}, got {np.shape(array)}")
+            if array.dtype.kind not in "iu":
+                raise ProtocolError(f"plan.{name}: expected whole numbers, got {array.dtype}; use .astype(np.int64)")
+        if isinstance(self.length, bool) or not isinstance(self.length, (int, np.integer)) or self.length < 0:
+            raise ProtocolError(f"plan.length: expected a whole number of at least 0, got {self.length!r}")
+        if self.explore.min() < 0:
+            raise ProtocolError(f"plan.explore: expected counts of at least 0, got {self.explore.min()}")
+        if self.arm.min() < 0 or self.arm.max() >= num_arms:
+            raise ProtocolError(
+                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}"
+            )
+        most = int(self.explore.sum(axis=1).max())
+        if most > self.length:
+            raise ProtocolError(
+                f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Feedback:
+    """What was really pulled, and the sums of the rewards; exploration and exploitation apart."""
+
+    explored: IntArray  # (n, K) pulls
+    explored_sums: FloatArray  # (n, K) of their rewards
+    arm: IntArray  # (n,)
+    played: IntArray  # (n,) pulls of `arm` after exploration
+    played_sums: FloatArray  # (n,) of their rewards
+
+    def rows(self, index: IntArray) -> "Feedback":
+        """The feedback of these agents."""
+        return Feedback(
+            self.explored[index],
+            self.explored_sums[index],
+            self.arm[index],
+            self.played[index],
+            self.played_sums[index],
+        )
+
+    def pulls(self) -> IntArray:
+        """(n, K) all pulls, of both kinds."""
+        return self._with_played(self.explored, self.played)
+
+    def sums(self) -> FloatArray:
+        """(n, K) sums of all rewards, of both kinds."""
+        return self._with_played(self.explored_sums, self.played_sums)
+
+    def _with_played(self, explored: NDArray[Any], played: NDArray[Any]) -> NDArray[Any]:
+        total = explored.copy()
+        total[np.arange(len(total)), self.arm] += played
+        return total
+
+
+def _empty() -> Mapping[str, BoolArray]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What crosses between agents and server; immutable.
+
+    With `agents`, the first axis of every array has one row for each of them; `agents=None` is a broadcast to all. A
+    mask in `present` (over leading axes of the array of that name) says which entries are really sent: the others are
+    free, and are wiped so that nothing crosses unseen. Scalars are counted from what is present.
+    """
+
+    kind: str
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    agents: IntArray | None = None  # (n,)
+    present: Mapping[str, BoolArray] = field(default_factory=_empty)
+
+    def __post_init__(self) -> None:
+        masks = {name: _frozen(mask) for name, mask in self.present.items()}
+        arrays = {}
+        for name, array in self.arrays.items():
+            sent = np.array(array)
+            if name in masks:
+                sent[~masks[name]] = 0
+            arrays[name] = _frozen(sent)
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        object.__setattr__(self, "present", MappingProxyType(masks))
+        if self.agents is not None:
+            object.__setattr__(self, "agents", _frozen(np.array(self.agents, dtype=np.int64)))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+    def rows(self, index: IntArray | BoolArray) -> "Message":
+        """The part that belongs to some of its agents, given by position."""
+        if self.agents is None:
+            return self
+        arrays = {name: array[index] for name, array in self.arrays.items()}
+        return Message(
+            self.kind, arrays, self.agents[index], {name: mask[index] for name, mask in self.present.items()}
+        )
+
+    def tree(self) -> State:
+        """The message as plain arrays, for storage."""
+        return {
+            "kind": self.kind,
+            "arrays": dict(self.arrays),
+            "agents": self.agents,
+            "present": dict(self.present),
+        }
+
+    @classmethod
+    def from_tree(cls, tree: State) -> "Message":
+        """The message of a `tree`."""
+        return cls(tree["kind"], tree.get("arrays", {}), tree["agents"], tree.get("present", {}))
+
+    def scalars(self) -> IntArray:
+        """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
+        rows = 1 if self.agents is None else len(self.agents)
+        total = np.zeros(rows, dtype=np.int64)
+        for name in self.arrays:
+            total += self._entries(name, rows)
+        return total
+
+    def bytes(self) -> IntArray:
+        """Scalars times the size of each, in the same form."""
+        rows = 1 if self.agents is None else len(self.agents)
+        total = np.zeros(rows, dtype=np.int64)
+        for name, array in self.arrays.items():
+            total += self._entries(name, rows) * array.itemsize
+        return total
+
+    def _entries(self, name: str, rows: int) -> IntArray | int:
+        array, mask = self.arrays[name], self.present.get(name)
+        if mask is None:
+            return array.size // rows
+        trailing = int(np.prod(array.shape[mask.ndim :]))
+        return np.count_nonzero(mask.reshape(rows, -1), axis=1).astype(np.int64) * trailing
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
+
+
+class Side:
+    """Either side of a policy. Its state is every plain attribute: arrays, numbers, strings, None."""
+
+    def snapshot(self) -> State:
+        """The state as plain arrays and numbers."""
+        state: State = {}
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                state[name] = value.copy()
+            elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
+                state[name] = value.item() if isinstance(value, np.generic) else value
+            elif not isinstance(value, (View, Constants, Policy)):
+                raise ProtocolError(
+                    f"{type(self).__name__}.{name}: expected a state of arrays, numbers, strings or None, got "
+                    f"{type(value).__name__}; keep it as arrays, or override snapshot() and restore()"
+                )
+        return state
+
+    def restore(self, state: State) -> None:
+        """Take over a state; the other side of `snapshot`."""
+        for name, value in state.items():
+            setattr(self, name, value.copy() if isinstance(value, np.ndarray) else value)
+
+
+class AgentSide(Side, ABC):
+    """A block of n agents. Row i depends on row i alone, so agents can be split over processes in any way.
+
+    That holds if the agent axis comes first and is never a matrix dimension of a product: elementwise operations, sums
+    over other axes, plain `einsum`, stacked `matmul`, `solve`, `eigh` are safe; `(n, d) @ (d, d)`, `tensordot` and
+    `einsum(optimize=True)` are not.
+    """
+
+    active: BoolArray | None = None  # (n, K) arms still considered, for policies that eliminate arms
+
+    @abstractmethod
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """What to do next, given the server's message; None when nothing arrived, also at the start."""
+
+    @abstractmethod
+    def report(self, feedback: Feedback) -> Message | None:
+        """What to tell the server about the last plan; agents with nothing to say are left out."""
+
+
+class ServerSide(Side, ABC):
+    """The server. It may hear from any subset of the agents, sorted by their number."""
+
+    @abstractmethod
+    def answer(self, up: Message) -> Message | None:
+        """The reply, to all or to some."""
+
+
+class Policy(ABC):
+    """Hyper-parameters (a frozen dataclass) and the two sides built from them.
+
+    `observes` says what its agents must be shown: "distribution", "context" (the exact setting) or "truth".
+    """
+
+    observes: ClassVar[str] = "distribution"
+
+    @abstractmethod
+    def agents(self, view: View) -> AgentSide:
+        """A new agent side for the agents of `view`."""
+
+    def server(self, constants: Constants) -> ServerSide:
+        """A new server side; the default is for policies that never send anything."""
+        return SilentServer()
+
+
+class SilentServer(ServerSide):
+    """Nobody is expected to speak to it."""
+
+    def answer(self, up: Message) -> Message | None:
+        """Refuse: an agent side that reports needs a server."""
+        raise ProtocolError(f"got a message {up.kind!r} but the policy has no server; define Policy.server()")

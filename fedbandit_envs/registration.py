@@ -1,0 +1,138 @@
+"""Names: environments in the registries of PettingZoo and Gymnasium, policies in ours."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import gymnasium
+import pettingzoo
+from pettingzoo.utils.conversions import parallel_to_aec
+
+from fedbandit_envs.env import HiddenContextBandit
+from fedbandit_envs.generators import Household, InstanceGenerator, Linear, MovieLens, Synthetic
+from fedbandit_envs.protocol import Policy
+from fedbandit_envs.validation import nearest
+
+NAMESPACE = "fedbandit"
+PROBLEMS: dict[str, Callable[..., InstanceGenerator]] = {
+    "Synthetic": Synthetic,
+    "MovieLens": MovieLens,
+    "Household": Household,
+    "Linear": Linear,
+}
+_ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
+
+
+def environment_ids() -> list[str]:
+    """The ids of all environments."""
+    return [f"{NAMESPACE}/{name}-v0" for name in PROBLEMS]
+
+
+def split_keywords(name: str, keywords: dict[str, Any]) -> tuple[InstanceGenerator, dict[str, Any]]:
+    """The problem called `name` built from its keywords, and the keywords of the environment."""
+    problem = PROBLEMS[name]
+    known = list(inspect.signature(problem).parameters)
+    for keyword in keywords:
+        if keyword not in known and keyword not in _ENV_KEYWORDS:
+            raise ValueError(
+                f"{name}: expected keywords among {', '.join([*known, *_ENV_KEYWORDS])}, got "
+                f"{keyword!r}{nearest(keyword, [*known, *_ENV_KEYWORDS])}"
+            )
+    own = {keyword: value for keyword, value in keywords.items() if keyword in known}
+    return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
+
+
+def parallel_env(name: str, **keywords: Any) -> HiddenContextBandit:
+    """The PettingZoo parallel environment of the problem called `name`."""
+    problem, rest = split_keywords(name, keywords)
+    env = HiddenContextBandit(problem, **rest)
+    env.metadata = {**env.metadata, "name": f"{name.lower()}_v0"}
+    return env
+
+
+def aec_env(name: str, **keywords: Any) -> Any:
+    """The same environment, one agent after the other."""
+    return parallel_to_aec(parallel_env(name, **keywords))
+
+
+def make(id: str, **keywords: Any) -> HiddenContextBandit:
+    """Create an environment by its id: `make("fedbandit/Synthetic-v0", num_agents=100, max_cycles=2**17)`."""
+    if id not in environment_ids():
+        raise ValueError(
+            f"id: expected one of {', '.join(environment_ids())}, got {id!r}{nearest(id, environment_ids())}"
+        )
+    return pettingzoo.make("parallel", id, **keywords)  # type: ignore[return-value]
+
+
+def register_environments() -> None:
+    """Make the ids known to PettingZoo and to Gymnasium."""
+    for name in PROBLEMS:
+        # functools.partial would do, but a string keeps the specs printable and copyable.
+        module = f"fedbandit_envs.{name.lower()}_v0"
+        pettingzoo.register("parallel", f"{NAMESPACE}/{name}-v0", f"{module}:parallel_env")
+        pettingzoo.register("aec", f"{NAMESPACE}/{name}-v0", f"{module}:env")
+        gymnasium.register(f"{NAMESPACE}/{name}-v0", "fedbandit_envs.views:JointView", kwargs={"problem": name})
+        gymnasium.register(
+            f"{NAMESPACE}/{name}-Agent-v0",
+            "fedbandit_envs.views:OneAgentView",
+            vector_entry_point="fedbandit_envs.views:AgentsVectorEnv",
+            kwargs={"problem": name},
+        )
+
+
+_registered: dict[str, str | type[Policy]] = {}
+
+
+@cache
+def _installed_policies() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group="fedbandit.policies")}
+
+
+def register_policy(name: str, policy: str | type[Policy]) -> None:
+    """Make a policy known by name: a class, or "my_package:MyPolicy"; another one of that name is refused."""
+    if name in _installed_policies() or _registered.get(name, policy) != policy:
+        raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
+    _registered[name] = policy
+
+
+def policy_names() -> list[str]:
+    """The names of all policies."""
+    return sorted(_installed_policies() | _registered)
+
+
+def policy_class(name: str) -> type[Policy]:
+    """The class behind a policy's name."""
+    known = _installed_policies() | _registered
+    if name not in known:
+        raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{nearest(name, known)}")
+    found = known[name]
+    if isinstance(found, str):
+        module, _, attribute = found.partition(":")
+        found = getattr(import_module(module), attribute)
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise ValueError(f"policy: expected {name!r} to name a subclass of fedbandit_envs.Policy, got {found!r}")
+    return found
+
+
+def policy_parameters(policy: type[Policy]) -> dict[str, Any]:
+    """The hyper-parameters of a policy and their defaults."""
+    if not is_dataclass(policy):
+        return {}
+    return {field.name: field.default for field in fields(policy) if field.init}
+
+
+def make_policy(name: str, **parameters: Any) -> Policy:
+    """Create a policy by its name: `make_policy("Fed-PECD", delta=0.1)`."""
+    policy = policy_class(name)
+    known = policy_parameters(policy)
+    for parameter in parameters:
+        if parameter not in known:
+            raise ValueError(
+                f"{name}: expected parameters among {', '.join(known) or '(none)'}, got "
+                f"{parameter!r}{nearest(parameter, known)}"
+            )
+    return policy(**parameters)

@@ -1,0 +1,161 @@
+"""Drawing rewards: one pull at a time, or the sum of many pulls at once, exactly in distribution.
+
+A law knows the rewards of a block of agents. `sums` draws the sum of `counts` pulls of the given arms in one go: the
+cost grows with the number of arms, not of pulls (the one exception is `SampledRewards`). `single` draws one pull per
+agent from given random numbers, for stepping.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedbandit_envs.contexts import Discrete, Gaussian, PointMass
+from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
+from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.seeding import RowDraws
+from fedbandit_envs.validation import FloatArray, IntArray
+
+_CHUNK = 1024  # pulls drawn at a time where they must be drawn one by one
+
+
+class RewardLaw(Protocol):
+    """The law of the rewards of n agents."""
+
+    @property
+    def normals_per_pull(self) -> int:
+        """Standard normals that `single` uses for one agent; it always gets one uniform."""
+
+    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """(n, k) sums of the rewards of `counts` (n, k) pulls of `arms` (n, k)."""
+
+    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianRewards:
+    """Normal rewards: Gaussian noise, and resampled Gaussian contexts under a linear map."""
+
+    means: FloatArray  # (n, K)
+    stds: FloatArray  # (n, K) of one pull, context noise included
+    normals_per_pull: int = 1
+
+    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """n r + s sqrt(n) z."""
+        noise = np.sqrt(counts) * draws.normals(arms.shape[1])
+        return counts * np.take_along_axis(self.means, arms, 1) + np.take_along_axis(self.stds, arms, 1) * noise
+
+    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """r + s z."""
+        rows = np.arange(len(arms))
+        return self.means[rows, arms] + self.stds[rows, arms] * normals[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class BernoulliRewards:
+    """1 with probability equal to the mean, else 0; a resampled context only changes what the mean is."""
+
+    means: FloatArray  # (n, K)
+    normals_per_pull: int = 0
+
+    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """Binomial, by inversion of one uniform each."""
+        return _binomial(draws.uniforms(arms.shape[1]), counts, np.take_along_axis(self.means, arms, 1))
+
+    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """One trial."""
+        return (uniforms < self.means[np.arange(len(arms)), arms]).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureRewards:
+    """Gaussian noise around a mean that is drawn anew from finitely many at each pull (resampled Discrete contexts)."""
+
+    distribution: Discrete
+    means: FloatArray  # (n, S, K) mean rewards at each point of the support
+    noise_std: float
+    normals_per_pull: int = 1
+
+    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """How often each point occurs is multinomial: binomials of what is left, point by point."""
+        noise = self.noise_std * np.sqrt(counts) * draws.normals(arms.shape[1])
+        points = self.means.shape[1]
+        uniforms = draws.uniforms(points - 1, arms.shape[1])
+        total, left, mass = noise, counts, np.ones(len(arms))
+        for point in range(points):
+            weight = self.distribution.weights[:, point]
+            share = np.divide(weight, mass, out=np.ones_like(mass), where=mass > 0).clip(0, 1)
+            last = point == points - 1
+            here = left if last else _binomial(uniforms[:, point], left, np.broadcast_to(share[:, None], left.shape))
+            total = total + here * np.take_along_axis(self.means[:, point], arms, 1)
+            left, mass = left - here, mass - weight
+        return total
+
+    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """Draw the point, then the noise."""
+        points = self.distribution.choose(uniforms)
+        return self.means[np.arange(len(arms)), points, arms] + self.noise_std * normals[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRewards:
+    """Resampled Gaussian contexts under a map of the user's: no closed form, so pull by pull, in chunks."""
+
+    distribution: Gaussian
+    feature_map: FeatureMap
+    theta: FloatArray  # (K, d)
+    noise_std: float
+
+    @property
+    def normals_per_pull(self) -> int:
+        """The context's and the noise's."""
+        return self.distribution.dim + 1
+
+    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """All pulls of an agent in the order of `arms`, a chunk at a time."""
+        ends = counts.cumsum(axis=1)
+        total = np.zeros(counts.shape)
+        for start in range(0, int(ends[:, -1].max()), _CHUNK):
+            # The chunk is drawn in full whoever is in the block, so that no row depends on another.
+            rewards = self._rewards(draws.normals(_CHUNK, self.normals_per_pull))  # (n, chunk, K)
+            position = np.arange(start, start + _CHUNK)
+            pulled = (position >= (ends - counts)[:, :, None]) & (position < ends[:, :, None])  # (n, k, chunk)
+            of_arm = np.take_along_axis(rewards, arms[:, None, :], 2)  # (n, chunk, k)
+            total += np.einsum("nsk,nks->nk", of_arm, pulled)
+        return total
+
+    def _rewards(self, normals: FloatArray) -> FloatArray:
+        phi = self.feature_map(self.distribution.from_normals(normals[..., :-1]))
+        return np.einsum("nsad,ad->nsa", phi, self.theta) + self.noise_std * normals[..., -1:]
+
+    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """One context and one noise."""
+        return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
+
+
+def _binomial(uniforms: FloatArray, counts: IntArray, probability: FloatArray) -> FloatArray:
+    """The smallest k with P(X <= k) >= u: one uniform a number, so that rows don't depend on each other."""
+    if counts.max(initial=0) <= 1:
+        return counts * (uniforms > 1 - probability).astype(np.float64)
+    from scipy.stats import binom
+
+    drawn = np.asarray(binom.ppf(uniforms, counts, probability), dtype=np.float64)
+    return drawn.clip(0, counts)  # ppf(0) is -1
+
+
+def reward_law(instance: BanditInstance) -> RewardLaw:
+    """The law of an instance's rewards."""
+    distribution, means = instance.distribution, instance.means
+    if instance.rewards == "bernoulli":
+        return BernoulliRewards(means)
+    if instance.context == "fixed" or isinstance(distribution, PointMass):
+        return GaussianRewards(means, np.broadcast_to(instance.noise_std, means.shape))
+    if isinstance(distribution, Discrete):
+        at_support = np.einsum("msad,ad->msa", instance.feature_map(distribution.support), instance.theta)
+        return MixtureRewards(distribution, at_support, instance.noise_std)
+    assert isinstance(distribution, Gaussian)
+    if isinstance(instance.feature_map, LINEAR_MAPS):
+        variance = np.diagonal(distribution.reward_covariance(instance.feature_map, instance.theta), axis1=1, axis2=2)
+        return GaussianRewards(means, np.sqrt(variance + instance.noise_std**2))
+    return SampledRewards(distribution, instance.feature_map, instance.theta, instance.noise_std)

@@ -1,0 +1,284 @@
+"""The communication-round wrapper: the one loop through which every policy meets an environment."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pettingzoo import ParallelEnv
+from pettingzoo.utils import BaseParallelWrapper
+
+from fedbandit_envs.channel import Channel, Ledger
+from fedbandit_envs.env import HiddenContextBandit, Observation
+from fedbandit_envs.history import Exchange, History, checkpoint_times
+from fedbandit_envs.instance import REGRETS
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
+from fedbandit_envs.validation import IntArray
+
+_MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
+
+
+class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
+    """Plays a policy on an environment, round by round; a PettingZoo wrapper, so it stacks with others.
+
+    Args:
+        env: a HiddenContextBandit, wrapped or not.
+        policy: what plays.
+        blocks: how the agents are split, as lists of agent numbers; the run is the same bit for bit however they are.
+        stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
+            `env` has a wrapper that does not define `pull` itself, because that wrapper must see each step.
+        record: keep every message, plan and feedback, and the truth.
+    """
+
+    def __init__(
+        self,
+        env: ParallelEnv[str, Observation, int],
+        policy: Policy,
+        *,
+        blocks: Sequence[Sequence[int]] | None = None,
+        stepwise: bool = False,
+        record: bool = False,
+    ):
+        super().__init__(env)
+        bandit = env.unwrapped
+        if not isinstance(bandit, HiddenContextBandit):
+            raise ValueError(f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}")
+        if not isinstance(policy, Policy):
+            raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
+        if policy.observes == "context" and bandit.observe != "context":
+            raise ValueError(
+                f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
+                "context, and this environment hides it; make the environment with observe='context'"
+            )
+        self.bandit, self.policy = bandit, policy
+        self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
+        self._stepwise = stepwise or not _pulls_throughout(env)
+        self._record = record
+        self._started = False
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
+        """A new run."""
+        first = self.env.reset(seed=seed, options=options)
+        observes = self.policy.observes
+        view = self.bandit.view("truth" if observes == "truth" else None)
+        self.constants = view.constants
+        self._sides: list[AgentSide] = [
+            self.policy.agents(view if len(self._blocks) == 1 and _in_order(rows) else view.rows(rows))
+            for rows in self._blocks
+        ]
+        self._server = self.policy.server(self.constants)
+        self._channel = Channel(view.constants.num_agents, Ledger(view.constants.num_agents))
+        self._pending: Message | None = None
+        self._taken = 0
+        self._idle = 0
+        self._pulls = np.zeros((self.constants.num_agents, self.constants.num_arms), dtype=np.int64)
+        self._times = checkpoint_times(self.constants.horizon)
+        self._checkpoints: list[tuple[int, IntArray, IntArray]] = []
+        self._exchanges: list[Exchange] = []
+        self._started = True
+        return first
+
+    @property
+    def done(self) -> bool:
+        """Whether the horizon is reached."""
+        self._check_started()
+        return self._taken >= self.constants.horizon
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise ValueError("expected reset() before this call, got rounds that were never reset")
+
+    def advance(self) -> None:
+        """One turn: the agents plan and pull, report, and the server answers."""
+        if self.done:
+            raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
+        step, down = self._taken, self._pending
+        remaining = self.constants.horizon - step
+        plan = self._planned(down, remaining).cut(remaining)
+        feedback = self._pulled(plan)
+        self._taken += plan.length
+        self._pulls += feedback.pulls()
+        self._idle = 0 if plan.length else self._idle + 1
+        if self._idle > _MOST_IDLE_ROUNDS:
+            raise ProtocolError(
+                f"{type(self.policy).__name__}: expected a pull within {_MOST_IDLE_ROUNDS} rounds, got none; return "
+                "plans of positive length"
+            )
+        self._checkpoint(plan)
+        up = None
+        if not self.done:  # after the last step nothing is reported or charged: nobody would use it
+            reports = [
+                side.report(feedback if len(self._blocks) == 1 and _in_order(rows) else feedback.rows(rows))
+                for rows, side in zip(self._blocks, self._sides, strict=True)
+            ]
+            up = self._channel.up(reports, self._taken)
+            self._pending = None if up is None else self._channel.down(self._server.answer(up))
+        if self._record:
+            self._exchanges.append(Exchange(step, down, plan, feedback, up))
+
+    def _planned(self, down: Message | None, remaining: int) -> Plan:
+        """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""
+        num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
+        plans = []
+        for rows, side in zip(self._blocks, self._sides, strict=True):
+            plan = side.plan(_for_block(down, rows), remaining)
+            if not isinstance(plan, Plan):
+                raise ProtocolError(f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}")
+            plan.check(len(rows), num_arms)
+            plans.append(plan)
+        if len(plans) == 1 and _in_order(self._blocks[0]):
+            return plans[0]
+        explore = np.empty((num_agents, num_arms), dtype=np.int64)
+        arm = np.empty(num_agents, dtype=np.int64)
+        for rows, plan in zip(self._blocks, plans, strict=True):
+            explore[rows], arm[rows] = plan.explore, plan.arm
+        return Plan(explore, arm, max(plan.length for plan in plans))
+
+    def _pulled(self, plan: Plan) -> Feedback:
+        if plan.length == 0:
+            none = np.zeros(len(plan.arm), dtype=np.int64)
+            return Feedback(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+        if self._stepwise:
+            return _stepped(self.env, plan)
+        return self.env.pull(plan)  # type: ignore[attr-defined, no-any-return]
+
+    def _checkpoint(self, plan: Plan) -> None:
+        if plan.length and self._taken >= self._times[0]:
+            active = np.full(self.constants.num_agents, self.constants.num_arms, dtype=np.int64)
+            for rows, side in zip(self._blocks, self._sides, strict=True):
+                if side.active is not None:
+                    active[rows] = side.active.sum(axis=1)
+            self._checkpoints.append((self._taken, self._pulls.copy(), active))
+            self._times = self._times[self._times > self._taken]
+
+    def history(self) -> History:
+        """What the run has left so far."""
+        self._check_started()
+        shape = self._pulls.shape
+        return History(
+            policy=self.policy,
+            constants=self.constants,
+            steps=np.array([steps for steps, _, _ in self._checkpoints], dtype=np.int64),
+            pulls=np.array([pulls for _, pulls, _ in self._checkpoints], dtype=np.int64).reshape(-1, *shape),
+            active=np.array([active for _, _, active in self._checkpoints], dtype=np.int64).reshape(-1, shape[0]),
+            gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
+            ledger=self._channel.ledger,
+            exchanges=tuple(self._exchanges) if self._record else None,
+            instance=self.bandit.instance if self._record else None,
+        )
+
+    def snapshot(self) -> State:
+        """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
+        self._check_started()
+        so_far = self.history()
+        return {
+            "seed": str(self.bandit.episode_seed),
+            "steps": self._taken,
+            "plans": self.bandit.episode.plans,
+            "idle": self._idle,
+            "pulls": self._pulls.copy(),
+            "checkpoints": {"steps": so_far.steps, "pulls": so_far.pulls, "active": so_far.active},
+            "ledger": self._channel.ledger.snapshot(),
+            "pending": None if self._pending is None else self._pending.tree(),
+            "server": self._server.snapshot(),
+            "agents": {str(number): side.snapshot() for number, side in enumerate(self._sides)},
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a `snapshot` of a run of the same policy, environment and blocks."""
+        self.reset(seed=int(state["seed"]))
+        if len(state["agents"]) != len(self._sides):
+            raise ValueError(
+                f"state: expected {len(self._sides)} blocks of agents, got {len(state['agents'])}; use the same blocks"
+            )
+        self.bandit.resume(steps=state["steps"], plans=state["plans"])
+        self._taken, self._idle = state["steps"], state["idle"]
+        self._pulls[:] = state["pulls"]
+        saved = state["checkpoints"]
+        self._checkpoints = [
+            (int(steps), pulls, active)
+            for steps, pulls, active in zip(saved["steps"], saved["pulls"], saved["active"], strict=True)
+        ]
+        if self._checkpoints:
+            self._times = self._times[self._times > self._checkpoints[-1][0]]
+        self._channel.ledger = Ledger.restored(state["ledger"])
+        self._pending = None if state["pending"] is None else Message.from_tree(state["pending"])
+        self._server.restore(state["server"])
+        for number, side in enumerate(self._sides):
+            side.restore(state["agents"].get(str(number), {}))
+
+
+def play(
+    env: ParallelEnv[str, Observation, int],
+    policy: Policy,
+    *,
+    seed: int | None = None,
+    stepwise: bool = False,
+    record: bool = False,
+    blocks: Sequence[Sequence[int]] | None = None,
+) -> History:
+    """Run a policy to the horizon (`max_cycles`) of a new episode.
+
+    Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
+    """
+    rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record)
+    rounds.reset(seed=seed)
+    while not rounds.done:
+        rounds.advance()
+    return rounds.history()
+
+
+def _in_order(rows: IntArray) -> bool:
+    return bool((rows == np.arange(len(rows))).all())
+
+
+def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:
+    if blocks is None:
+        return [np.arange(num_agents)]
+    rows = [np.array(block, dtype=np.int64) for block in blocks]
+    if sorted(int(row) for block in rows for row in block) != list(range(num_agents)) or not all(map(len, rows)):
+        raise ValueError(
+            f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}"
+        )
+    return rows
+
+
+def _pulls_throughout(env: ParallelEnv[str, Observation, int]) -> bool:
+    """Whether every layer of the environment defines the bulk path itself."""
+    layer: Any = env
+    while isinstance(layer, BaseParallelWrapper):
+        if not hasattr(type(layer), "pull"):
+            return False
+        layer = layer.env
+    return True
+
+
+def _for_block(down: Message | None, rows: IntArray) -> Message | None:
+    """The part of a message that is for these agents, in their order."""
+    if down is None or down.agents is None:
+        return down
+    position = np.searchsorted(down.agents, rows).clip(max=len(down.agents) - 1) if len(down.agents) else rows[:0]
+    if not len(position):
+        return None
+    mine = position[down.agents[position] == rows]
+    if not len(mine):
+        return None
+    return down if len(mine) == len(down.agents) and _in_order(mine) else down.rows(mine)
+
+
+def _stepped(env: ParallelEnv[str, Observation, int], plan: Plan) -> Feedback:
+    """The plan pull by pull through the PettingZoo API: exploration in the order of the arms, then `arm`."""
+    agents = list(env.agents)
+    rows = np.arange(len(agents))
+    ends = plan.explore.cumsum(axis=1)
+    explored_sums = np.zeros(plan.explore.shape)
+    played_sums = np.zeros(len(agents))
+    for step in range(plan.length):
+        exploring = step < ends[:, -1]
+        arms = np.where(exploring, (ends <= step).sum(axis=1).clip(max=ends.shape[1] - 1), plan.arm)
+        _, rewards, *_ = env.step(dict(zip(agents, arms.tolist(), strict=True)))
+        values = np.array([rewards[agent] for agent in agents])
+        explored_sums[rows[exploring], arms[exploring]] += values[exploring]
+        played_sums[~exploring] += values[~exploring]
+    return Feedback(plan.explore, explored_sums, plan.arm, plan.length - ends[:, -1], played_sums)

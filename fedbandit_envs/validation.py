@@ -1,0 +1,85 @@
+"""Checks at the door: every message says what was expected, what came, and what to do."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> FloatArray:
+    """A finite float array of the given shape; a string in `shape` names an axis of any positive length."""
+    expected = "(" + ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected an array of real numbers of shape {expected}, got {value!r}") from error
+    fits = array.ndim == len(shape) and all(
+        size > 0 if isinstance(axis, str) else size == axis for size, axis in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name}: expected shape {expected}, got {array.shape}; reshape it or check the other arguments"
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite numbers, got {_first_bad(array)}; remove NaN and infinity first")
+    return array
+
+
+def _first_bad(array: FloatArray) -> str:
+    where = tuple(int(axis) for axis in np.argwhere(~np.isfinite(array))[0])
+    return f"{array[where]} at index {where}"
+
+
+def whole_number(name: str, value: Any, at_least: int) -> int:
+    """`value` as an int, refused below `at_least`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < at_least:
+        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {value!r}; raise it")
+    return int(value)
+
+
+def real_number(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
+    """`value` as a finite float, refused at or below `above`, or below `at_least`."""
+    bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
+    message = f"{name}: expected a finite number{bound}, got {value!r}; pass a number in that range"
+    if isinstance(value, (bool, str, bytes)):
+        raise ValueError(message)
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if (
+        not np.isfinite(number)
+        or (above is not None and number <= above)
+        or (at_least is not None and number < at_least)
+    ):
+        raise ValueError(message)
+    return number
+
+
+def probability(name: str, value: Any) -> float:
+    """`value` as a float strictly between 0 and 1."""
+    number = real_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name}: expected a number strictly between 0 and 1, got {value!r}; 0.1 is usual")
+    return number
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> str:
+    """`value` if it is one of `choices`."""
+    if value not in choices:
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{nearest(value, choices)}"
+        )
+    return str(value)
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """A hint with the known names most like `name`, or nothing."""
+    matches = get_close_matches(str(name), list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
