@@ -6,10 +6,8 @@ Arrays put arms first and agents last, so that every product over agents runs al
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
 
-CAP=1e-5
+_SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
 
@@ -141,115 +139,112 @@ def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=32)
-def _pair_index(d: int) -> tuple[Any, Any, FloatArray, FloatArray]:
-    """Rows and columns of the upper triangle, the scale of symmetric coordinates, and that of their products."""
+def _triangle(d: int) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """Index tables of symmetric matrices (d, d) stored as their s = d (d + 1) / 2 upper entries.
+
+    Rows and columns of the entries, how often each occurs (1 or 2), the entry of each place (d, d), and the flat
+    places of V_ik, V_jl and V_il (s, s) for entries ij and kl.
+    """
     rows, columns = np.triu_indices(d)
-    diagonal = rows == columns
-    return rows, columns, np.where(diagonal, 1.0, np.sqrt(2.0)), np.where(diagonal, np.sqrt(0.5), 1.0)
+    entry = np.zeros((d, d), dtype=np.int64)
+    entry[rows, columns] = entry[columns, rows] = np.arange(len(rows))
+    times = np.where(rows == columns, 1.0, 2.0)
+    ik, jl, il = (left[:, None] * d + right for left, right in ((rows, rows), (columns, columns), (rows, columns)))
+    return rows, columns, times, entry, ik, jl, il
 
 
 class InteriorPoint:
     """Mehrotra's predictor-corrector method: a handful of steps whatever the gap, each one small linear system.
 
-    The Hessian of F is minus sum_a S_a^T (W_a (x) W_a) S_a, S the symmetric products x x^T: its rank is only
-    K d (d + 1) / 2. So the Newton system over all pairs and rows shrinks (Woodbury) to that many unknowns y, and no
-    array is larger than S. `z` (K, M) are the multipliers of pi >= 0; inactive pairs hold pi = z = 1 and never move.
+    g is linear in W_a, and W_a depends on pi through V_a only: so the Hessian of F is -S^T (W (x) W) S, S the products
+    x x^T, of rank K s only, s = d (d + 1) / 2. The Newton system over all pairs and rows then shrinks (Woodbury) to
+    K s unknowns, the change of W, and no array is larger than S. `z` (K, M) are the multipliers of pi >= 0.
     """
 
     def __init__(self, problem: Problem) -> None:
-        rows, columns, scale, _ = _pair_index(problem.x.shape[1])
+        rows, columns = _triangle(problem.x.shape[1])[:2]
         self.problem = problem
-        self.products = problem.x[:, rows] * problem.x[:, columns] * scale[:, None]  # (K, s, M)
+        self.products = problem.x[:, rows] * problem.x[:, columns]  # (K, s, M)
         self.on = problem.active.astype(np.float64)
-        self.pairs = float(self.on.sum())
+        self.off = 1.0 - self.on
+        self.pairs = float(np.count_nonzero(problem.active))
         self.z = self.on
-
-    def centre(self, pi: FloatArray, g: FloatArray) -> None:
-        """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
-        mu = row_gaps(pi, g).sum() / self.pairs
-        self.floor = CAP * float((pi*g).sum()/pi.shape[1]) ** 2
-        self.z = np.where(self.problem.active, mu / np.where(self.problem.active, pi, 1.0), 1.0)
+        self.floor = 0.0
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
-        rows, columns, scale, _ = _pair_index(self.problem.x.shape[1])
-        upper = np.matvec(self.products, pi)
-        if self.problem.shared:
-            upper = upper.sum(0, keepdims=True)
-        information = self.problem.base.copy()
-        information[:, rows, columns] += upper / scale
-        information[:, columns, rows] = information[:, rows, columns]
-        return information, np.vecmat(np.linalg.inv(information)[:, rows, columns] * scale, self.products)
+        d = self.problem.x.shape[1]
+        rows, columns, times, entry = _triangle(d)[:4]
+        information = self.problem.base + self._collect(pi)[:, entry]
+        inverse = np.linalg.inv(information)[:, rows, columns]
+        return information, np.vecmat(inverse * times, self.products)
 
-    def system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
+    def _collect(self, weights: FloatArray) -> FloatArray:
+        """The upper entries (groups, s) of sum_i weights x x^T."""
+        upper = np.matvec(self.products, weights)
+        return upper.sum(0, keepdims=True) if self.problem.shared else upper
+
+    def centre(self, pi: FloatArray, g: FloatArray) -> None:
+        """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
+        self.z = self.on * (row_gaps(pi, g).sum() / self.pairs) / (pi + self.off) + self.off
+        self.floor = _SMALLEST_CURVATURE * float((pi * g).sum() / pi.shape[1]) ** 2
+
+    def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
         """The matrix (groups s, groups s) of V (x) V + S P S^T, P = diag(theta) - theta theta^T / total by row."""
-        rows, columns, _, half = _pair_index(self.problem.x.shape[1])
-        groups, s = len(information), len(rows)
-        v_rows, v_columns = information[:, rows], information[:, columns]  # (groups, s, d)
-        cross = v_rows[:, :, columns]
-        own = v_rows[:, :, rows] * v_columns[:, :, columns] + cross * cross.transpose(0, 2, 1)
-        own *= half * half[:, None]
-        matrix = np.zeros((groups * s, groups * s))
-        share = theta / total
-        diagonal = theta * _others(share)  # of P, without the cancellation of theta - theta^2 / total
+        ik, jl, il = _triangle(information.shape[1])[4:]
+        groups, s = len(information), len(ik)
+        flat = information.reshape(groups, -1)
+        v_il = flat[:, il]
+        own = 0.5 * (flat[:, ik] * flat[:, jl] + v_il * v_il.transpose(0, 2, 1))
+        matrix = np.zeros((groups, s, groups, s))
+        square = matrix.reshape(groups * s, groups * s)
+        root = 1 / np.sqrt(total)
         for first in range(0, theta.shape[1], _BLOCK):
             block = slice(first, first + _BLOCK)
             products = self.products[:, :, block]
+            weighted = products * theta[:, None, block]
+            terms = weighted @ products.transpose(0, 2, 1)
             if self.problem.shared:
-                centred = products - (products * share[:, None, block]).sum(0)
-                own += ((centred * theta[:, None, block]) @ centred.transpose(0, 2, 1)).sum(0)
-                continue
-            own += (products * diagonal[:, None, block]) @ products.transpose(0, 2, 1)
-            scaled = (products * (theta[:, block] / np.sqrt(total[block]))[:, None, :]).reshape(groups * s, -1)
-            matrix -= scaled @ scaled.T
-        diagonal_blocks = np.arange(groups)
-        matrix.reshape(groups, s, groups, s)[diagonal_blocks, :, diagonal_blocks, :] = own
-        return matrix
+                terms, weighted = terms.sum(0, keepdims=True), weighted.sum(0)
+            own += terms
+            weighted *= root[block]
+            flat = weighted.reshape(groups * s, -1)
+            square -= flat @ flat.T
+        diagonal = np.arange(groups)
+        matrix[diagonal, :, diagonal, :] += own
+        return square
 
     def step(self, pi: FloatArray, information: FloatArray, g: FloatArray, target: float) -> FloatArray:
-        """The next pi, z moved along; no further than the gap `target` asks, as small z cost accuracy."""
-        groups = len(information)
-        w = np.where(self.problem.active, pi, 1.0) * self.z
-        inverse_z = 1 / np.maximum(self.z, self.floor * pi)
+        """The next pi, z moved along; mu goes no lower than the gap `target` needs, since small z cost accuracy."""
+        inverse_z = self.on / np.maximum(self.z, self.floor * pi)
         theta = pi * inverse_z
         total = theta.sum(0)
-        matrix = self.system(information, theta, total)
+        matrix = self._system(information, theta, total)
 
-        def ratio(r: FloatArray) -> FloatArray:
-            """The Newton step, relative to pi, where r stands for g plus the centring terms."""
-            right = np.matvec(self.products, theta * (r - (theta * r).sum(0) / total))
-            if self.problem.shared:
-                right = right.sum(0, keepdims=True)
-            y = np.linalg.solve(matrix, right.ravel()).reshape(groups, -1)
+        def newton(r: FloatArray) -> FloatArray:
+            """The change of pi relative to pi, for g plus the centring terms."""
+            right = self._collect(theta * (r - (theta * r).sum(0) / total))
+            y = np.linalg.solve(matrix, right.ravel()).reshape(right.shape)
             slope = r - np.vecmat(y, self.products)
             slope -= (theta * slope).sum(0) / total
-            return np.asarray(slope * inverse_z * self.on)
+            slope *= inverse_z
+            return np.asarray(slope)
 
-        mu = float((w * self.on).sum()) / self.pairs
-        rho = ratio(g)
-        length, length_z = _length(rho, 1.0), _length(-1 - rho, 1.0)
-        ahead = w * (1 + length * rho) * (1 - length_z * (1 + rho))
-        sigma = (float((ahead * self.on).sum()) / self.pairs / mu) ** 3
-        c = max(sigma * mu, 0.2 * target / self.pairs) + w * rho * (1 + rho)
-        centred = c / w
-        rho = ratio(g + centred * self.z)
-        rho_z = (centred - 1 - rho) * self.on
+        w = pi * self.z
+        mu = float(w.sum()) / self.pairs
+        rho = newton(g)
+        back = 1 + rho  # the predictor's change of z relative to z is -(1 + rho)
+        ahead = w * (1 + _length(rho, 1.0) * rho) * (1 - _length(-back, 1.0) * back)
+        sigma = (float(ahead.sum()) / self.pairs / mu) ** 3
+        centring = (max(sigma * mu, 0.2 * target / self.pairs) + w * rho * back) / (w + self.off)
+        rho = newton(g + centring * self.z)
+        rho_z = (centring - 1 - rho) * self.on
         self.z = self.z * (1 + _length(rho_z, 0.95) * rho_z)
         pi = pi * (1 + _length(rho, 0.95) * rho)
         return np.asarray(pi / pi.sum(0))
 
 
-def _others(share: FloatArray) -> FloatArray:
-    """1 - share for columns (K, M) that sum to 1, to full relative accuracy where a share is near 1."""
-    largest, columns = share.argmax(0), np.arange(share.shape[1])
-    rest = 1 - share
-    share = share.copy()
-    share[largest, columns] = 0.0
-    rest[largest, columns] = share.sum(0)
-    return np.asarray(rest)
-
-
 def _length(ratio: FloatArray, share: float) -> float:
-    """The largest step that keeps `share` of the way to the boundary, at most 1."""
+    """The step, at most 1, that goes at most `share` of the way to the boundary."""
     worst = -float(ratio.min())
     return 1.0 if worst <= share else share / worst

@@ -92,14 +92,14 @@ def complete(ratings: FloatArray) -> FloatArray:
     np.fill_diagonal(similarity, 0)
 
     completed = np.zeros_like(ratings)
-    for item, column in enumerate(ratings.T):
-        raters = np.flatnonzero(column)
+    for item in np.flatnonzero(ratings.any(axis=0)):
+        raters = np.flatnonzero(ratings[:, item])
         last = min(NEIGHBOURS, raters.size) - 1
         ranks = rank[:, raters]
         nearest = ranks <= np.partition(ranks, last, axis=1)[:, last, None]
         weights = np.where(nearest, similarity[:, raters], 0)  # (users, raters)
         total = weights.sum(axis=1)
-        np.divide(weights @ column[raters], total, out=completed[:, item], where=total > 0)
+        np.divide(weights @ ratings[raters, item], total, out=completed[:, item], where=total > 0)
     return completed / HIGHEST_RATING
 
 
