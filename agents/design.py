@@ -16,9 +16,12 @@ from .design_steps import (
     RANK_TOLERANCE,
     BoolArray,
     FloatArray,
-    InteriorPoint,
     IntArray,
+    InteriorPoint,
+    Multiplicative,
+    Problem,
     log_det,
+    multiplied,
     row_gaps,
     settle,
     span,
@@ -27,9 +30,12 @@ from .design_steps import (
 
 __all__ = ["RANK_TOLERANCE", "Design", "allocate", "g_optimal", "inverse_on_span", "uniform"]
 
-_WARM_SHARE = 0.25  # of uniform weight in a warm start: restores rank and leaves the boundary, where steps are short
-_PATIENCE = 10  # steps that would lower F, and are replaced by multiplicative ones, before rounding is blamed
+_WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank and leaves the boundary, where steps are short
+_LARGEST_SYSTEM = 1200  # unknowns of a second-order step; beyond, many cheap steps beat a few dear ones
+_PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _DROPPED = 1e-10  # ALGORITHMS.md section 3, step 2: a pair due fewer pulls than this gets none
+
+Solver = InteriorPoint | Multiplicative
 
 
 @dataclass(frozen=True)
@@ -50,75 +56,166 @@ def g_optimal(
     gap: float = 0.1,
     start: FloatArray | None = None,
     shared: bool = False,
-    max_iterations: int = 200,
+    max_iterations: int = 10_000,
 ) -> Design:
     """Solve the design over directions (M, K, d) and active sets (M, K) until G - D <= gap.
 
     `start` (M, K), an earlier pi, is cut down to the active sets: it is returned as it is if it still meets the gap.
     `shared` uses one matrix for all arms, for arms with a common theta. Directions need not have norm 1.
     """
-    directions, active = _checked(directions, active, gap, start)
-    problem, ranks = whiten(directions, active, shared)
+    _check(directions, active, gap, start)
+    problem, ranks, _ = whiten(directions, active, shared)
     dimension = int(ranks.sum())
     free, arms, agents = settle(problem)
     pi = uniform(active)
     if not len(agents):
         return Design(pi, 0.0, dimension, 0, "trivial")
-    chosen = np.ix_(agents, arms)
-
-    def design(weights: FloatArray, gap: float, iterations: int, stopped: str) -> Design:
-        pi[chosen] = weights.T
-        return Design(pi, gap, dimension, iterations, stopped)
-
-    solver = InteriorPoint(free)
-    weights = spread = pi[chosen].T.copy()  # (arms, agents)
+    everything = pi.size == len(arms) * len(agents)
+    chosen = ... if everything else np.ix_(agents, arms)
+    weights = pi[chosen].T.copy()  # (arms, agents)
+    solver = _solver(free)
+    result = None
     if start is not None:
         kept = np.where(free.active, start[chosen].T, 0.0)
         total = kept.sum(0)
-        kept = np.where(total > 0, kept / np.where(total > 0, total, 1.0), spread)
-        left = row_gaps(kept, solver.evaluate(kept)[1]).sum()
-        if left <= gap:
-            return design(kept, left, 0, "gap")
-        weights = (1 - _WARM_SHARE) * kept + _WARM_SHARE * spread
-    return design(*_climb(solver, weights, gap, max_iterations))
+        kept = np.where(total > 0, kept / (total + (total == 0)), weights)
+        result = _still_good(solver, kept, gap)
+        weights = (1 - _WARM_SHARE) * kept + _WARM_SHARE * weights
+    weights, left, iterations, stopped = result or _climb(solver, weights, gap, max_iterations)
+    pi[chosen] = weights.T
+    return Design(pi, left, dimension, iterations, stopped)
 
 
-def _climb(
-    solver: InteriorPoint, pi: FloatArray, target: float, max_iterations: int
-) -> tuple[FloatArray, float, int, str]:
-    """Interior-point steps from pi until the gap is met; F never falls from one to the next."""
+Result = tuple[FloatArray, float, int, str]  # pi (K, M), its gap, iterations, why it stopped
+
+
+def _solver(problem: Problem) -> Solver:
+    groups, d = problem.base.shape[:2]
+    return InteriorPoint(problem) if groups * d * (d + 1) // 2 <= _LARGEST_SYSTEM else Multiplicative(problem)
+
+
+def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
+    """An earlier design that meets the gap as it is. Without an arm's full rank its g is infinite, so it does not."""
+    try:
+        information, g = solver.evaluate(pi)
+    except np.linalg.LinAlgError:
+        return None
+    left = float(row_gaps(pi, g).sum())
+    exact = np.trace(information, axis1=1, axis2=2).min() > 0 and np.isfinite(left)
+    return (pi, max(left, 0.0), 0, "gap") if exact and left <= target else None
+
+
+def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -> Result:
+    """Steps from pi > 0 until the gap is met; F never falls from one to the next."""
     information, g = solver.evaluate(pi)
-    solver.centre(pi, g)
+    solver.begin(pi, g)
     rejected = 0
     for iteration in range(max_iterations + 1):
         left = float(row_gaps(pi, g).sum())
         if left <= target:
-            return (*_sparse(solver, pi, g, left, target), iteration, "gap")
-        if rejected > _PATIENCE:
+            pi, left = _sparse(solver, pi, information, g, left, target)
+            return pi, max(left, 0.0), iteration, "gap"
+        if rejected >= _PATIENCE:
             return pi, left, iteration, "stalled"
-        if iteration < max_iterations:
-            candidate = solver.step(pi, information, g, target)
+        if iteration == max_iterations:
+            break
+        candidate = solver.step(pi, information, g, target)
+        ahead = solver.evaluate(candidate)
+        if _rises(pi, candidate, information, *ahead):
+            rejected = 0
+        else:
+            solver.reject()
+            rejected += 1
+            candidate = multiplied(pi, g)  # never lowers F
             ahead = solver.evaluate(candidate)
-            # F is concave: it rose if its slope at the far end still points forwards.
-            if (ahead[1] * (candidate - pi)).sum() < 0 and log_det(ahead[0]) < log_det(information):
-                candidate = pi * g / (pi * g).sum(0)  # the multiplicative step never lowers F
-                ahead = solver.evaluate(candidate)
-                rejected += 1
-            pi, (information, g) = candidate, ahead
+        pi, (information, g) = candidate, ahead
     return pi, left, max_iterations, "iterations"
 
 
+def _rises(
+    before: FloatArray, after: FloatArray, information: FloatArray, ahead: FloatArray, g_ahead: FloatArray
+) -> bool:
+    """F rose from one pi to the other: being concave, it did if it still climbs at the far end."""
+    return bool((g_ahead * (after - before)).sum() >= 0 or log_det(ahead) >= log_det(information))
+
+
 def _sparse(
-    solver: InteriorPoint, pi: FloatArray, g: FloatArray, left: float, target: float
+    solver: Solver, pi: FloatArray, information: FloatArray, g: FloatArray, left: float, target: float
 ) -> tuple[FloatArray, float]:
-    """Pi without its smallest weights, if the gap allows: fewer pulls lost to rounding up, fewer scalars sent."""
+    """Pi without weights that vanish at the optimum, if that meets the gap and raises F, as it nearly always does.
+
+    Fewer pairs mean fewer pulls lost to rounding up and fewer scalars to send. A weight vanishes at the optimum where
+    its g stays below the agent's largest: small weights with much to spare go.
+    """
+    spare = (g.max(0) - g) / ((pi * g).sum() / pi.shape[1])
+    for share in (0.3, 0.05):
+        candidate = np.where(pi > share * spare, pi, 0.0)
+        candidate /= candidate.sum(0)
+        for _ in range(2):
+            ahead = solver.evaluate(candidate)
+            after = float(row_gaps(candidate, ahead[1]).sum())
+            if after <= target and _rises(pi, candidate, information, *ahead):
+                return candidate, after
+            candidate = multiplied(candidate, ahead[1])
     return pi, left
-
-
-def _checked(directions, active, gap, start):
-    return directions, active
 
 
 def uniform(active: BoolArray) -> FloatArray:
     """Every active arm alike, (M, K)."""
     return np.asarray(active / active.sum(1, keepdims=True))
+
+
+def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatArray) -> IntArray:
+    """Whole pulls (M, K) of a phase: ceil(pi * budget), 0 where less than 1e-10 is due. Rows sum to <= budget + |A_i|.
+
+    The pairs left out never cost an arm's V_a a dimension: where they would, they are pulled once.
+    """
+    if budget < 0:
+        raise ValueError(f"budget must be 0 pulls or more, received {budget}; pass the phase's f_p")
+    due = np.where(active, pi * budget, 0.0)
+    pulls = np.ceil(due).astype(np.int64)
+    small = (due > 0) & (due < _DROPPED)
+    if not small.any():
+        return pulls
+    pulls[small] = 0
+    wanted, left = (whiten(directions, pairs)[1] for pairs in (due > 0, pulls > 0))
+    pulls[small & (left < wanted)] = 1
+    return pulls
+
+
+def inverse_on_span(directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(sum_i weights_{a,i} e e^T)^+ and the projector on its range, both (K, d, d), from (M, K, d) and (M, K).
+
+    The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
+    """
+    problem, _, basis = whiten(directions, weights > 0)
+    inverse = np.linalg.inv(problem.information(weights.T))
+    onto = span(basis @ basis.transpose(0, 2, 1))[0]
+    return basis @ inverse @ basis.transpose(0, 2, 1), onto @ onto.transpose(0, 2, 1)
+
+
+def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None) -> None:
+    if directions.ndim != 3 or 0 in directions.shape:
+        raise ValueError(
+            f"directions must have shape (agents, arms, dimensions), none of them 0, received {directions.shape}; "
+            "add the missing axis"
+        )
+    if active.shape != directions.shape[:2] or active.dtype != np.bool_:
+        raise ValueError(
+            f"active must be booleans of shape {directions.shape[:2]}, as directions, received {active.dtype} of shape "
+            f"{active.shape}; pass one flag for each agent and arm"
+        )
+    if not active.any(1).all():
+        raise ValueError(
+            f"every agent needs an active arm, agent {int(np.flatnonzero(~active.any(1))[0])} has none; "
+            "leave agents without arms out of the design"
+        )
+    if not np.isfinite(directions).all():
+        raise ValueError("directions must be finite, received NaN or infinity; check the reports they come from")
+    if not gap > 0:
+        raise ValueError(f"gap must be positive, received {gap}; 0.1 is usual, 1e-7 about the least that can be proved")
+    if start is not None and (start.shape != active.shape or not (start >= 0).all()):
+        raise ValueError(
+            f"start must be weights >= 0 of shape {active.shape}, received shape {start.shape} with least value "
+            f"{start.min() if start.size else 'none'}; pass the pi of an earlier design over the same agents and arms"
+        )

@@ -61,17 +61,19 @@ class Problem:
         return np.asarray(((inverse @ self.x) * self.x).sum(1))
 
 
-def whiten(directions: FloatArray, active: BoolArray, shared: bool) -> tuple[Problem, IntArray]:
-    """The problem over directions (M, K, d) and active sets (M, K), and the rank of each group."""
+def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
+    """The problem over directions (M, K, d) and active sets (M, K), the rank of each group, and its bases.
+
+    The bases (groups, d, d) have one orthonormal column for each dimension of the span, scaled so that x = basis^T e.
+    """
     mask = active.T  # (K, M)
     raw = directions.transpose(1, 2, 0) * mask[:, None, :]  # (K, d, M)
     gram = raw @ raw.transpose(0, 2, 1)
-    basis, values, ranks = span(gram.sum(0, keepdims=True) if shared else gram)
-    inside = values > 0
-    scale = 1 / np.sqrt(np.where(inside, values, 1.0))
-    x = (basis * scale[..., None, :]).transpose(0, 2, 1) @ raw
-    base = np.eye(raw.shape[1]) * ~inside[:, None, :]
-    return Problem(x, np.ascontiguousarray(mask), base), ranks
+    vectors, values, ranks = span(gram.sum(0, keepdims=True) if shared else gram)
+    outside = values == 0
+    basis = vectors / np.sqrt(values + outside)[:, None, :]
+    base = np.eye(raw.shape[1]) * outside[:, None, :]
+    return Problem(basis.transpose(0, 2, 1) @ raw, mask.copy(), base), ranks, basis
 
 
 def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
@@ -102,11 +104,17 @@ def log_det(information: FloatArray) -> float:
     return float(np.linalg.slogdet(information)[1].sum())
 
 
-def multiplicative_step(problem: Problem, pi: FloatArray, power: float = 1.0) -> FloatArray:
-    """All agents at once: pi_{a,i} in proportion to pi_{a,i} g_{a,i}^power. F never falls for power 1 (Baum-Eagon)."""
-    g = problem.variances(np.linalg.inv(problem.information(pi)))
-    raised = pi * (g if power == 1.0 else g**power)
-    return np.asarray(raised / raised.sum(0))
+def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
+    """All agents at once: pi_{a,i} in proportion to pi_{a,i} g_{a,i}. F never falls (Baum and Eagon)."""
+    return multiplied(pi, problem.variances(np.linalg.inv(problem.information(pi))))
+
+
+def multiplied(pi: FloatArray, g: FloatArray, power: float = 1.0) -> FloatArray:
+    """The multiplicative step where g is known; only power 1 is sure to raise F."""
+    mean = (pi * g).sum(0)
+    mean += mean == 0  # every active vector is zero: nothing to choose by
+    raised = pi * ((g / mean) ** power if power != 1.0 else g / mean)
+    return np.asarray(raised / raised.sum(0)) if raised.sum() > 0 else pi
 
 
 def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
@@ -153,6 +161,32 @@ def _triangle(d: int) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArra
     return rows, columns, times, entry, ik, jl, il
 
 
+class Multiplicative:
+    """The multiplicative step with a power that grows while F rises: for problems too large for second-order steps."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.power = 1.0
+
+    def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """V (groups, d, d) and g (K, M)."""
+        information = self.problem.information(pi)
+        return information, self.problem.variances(np.linalg.inv(information))
+
+    def begin(self, pi: FloatArray, g: FloatArray) -> None:
+        """Start from pi > 0."""
+        self.power = 1.0
+
+    def step(self, pi: FloatArray, information: FloatArray, g: FloatArray, target: float) -> FloatArray:
+        """The next pi."""
+        self.power *= 1.25
+        return multiplied(pi, g, self.power)
+
+    def reject(self) -> None:
+        """The last step lowered F."""
+        self.power = 1.0
+
+
 class InteriorPoint:
     """Mehrotra's predictor-corrector method: a handful of steps whatever the gap, each one small linear system.
 
@@ -184,10 +218,13 @@ class InteriorPoint:
         upper = np.matvec(self.products, weights)
         return upper.sum(0, keepdims=True) if self.problem.shared else upper
 
-    def centre(self, pi: FloatArray, g: FloatArray) -> None:
+    def begin(self, pi: FloatArray, g: FloatArray) -> None:
         """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
         self.z = self.on * (row_gaps(pi, g).sum() / self.pairs) / (pi + self.off) + self.off
         self.floor = _SMALLEST_CURVATURE * float((pi * g).sum() / pi.shape[1]) ** 2
+
+    def reject(self) -> None:
+        """The last step lowered F: nothing to undo, z stays a valid scaling."""
 
     def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
         """The matrix (groups s, groups s) of V (x) V + S P S^T, P = diag(theta) - theta theta^T / total by row."""

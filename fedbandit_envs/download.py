@@ -138,7 +138,7 @@ def _response(url: str, timeout: float) -> bytes:
 
 
 def _body(read: Callable[[int], bytes], length: int | None) -> bytes:
-    from tqdm import tqdm  # type: ignore[import-untyped]
+    from tqdm import tqdm
 
     body = bytearray()
     # disable=None: only on a terminal; delay: only when there is something to wait for.

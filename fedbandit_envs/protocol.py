@@ -262,6 +262,10 @@ class Policy(ABC):
         """A new server side; the default is for policies that never send anything."""
         return SilentServer()
 
+    def uncounted_steps(self, constants: Constants) -> int:
+        """Steps at the start whose pulls are left out of the history; they end with the first plan."""
+        return 0
+
 
 class SilentServer(ServerSide):
     """Nobody is expected to speak to it."""

@@ -155,30 +155,41 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def history(self) -> History:
         """What the run has left so far."""
         self._check_started()
-        shape = self._pulls.shape
+        steps, pulls, active = self._checkpoint_arrays()
+        uncounted = self.policy.uncounted_steps(self.constants)
+        if uncounted and len(steps):
+            steps, pulls, active = steps[1:] - steps[0], pulls[1:] - pulls[0], active[1:]
         return History(
             policy=self.policy,
             constants=self.constants,
-            steps=np.array([steps for steps, _, _ in self._checkpoints], dtype=np.int64),
-            pulls=np.array([pulls for _, pulls, _ in self._checkpoints], dtype=np.int64).reshape(-1, *shape),
-            active=np.array([active for _, _, active in self._checkpoints], dtype=np.int64).reshape(-1, shape[0]),
+            steps=steps,
+            pulls=pulls,
+            active=active,
             gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
             ledger=self._channel.ledger,
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
         )
 
+    def _checkpoint_arrays(self) -> tuple[IntArray, IntArray, IntArray]:
+        shape = self._pulls.shape
+        return (
+            np.array([steps for steps, _, _ in self._checkpoints], dtype=np.int64),
+            np.array([pulls for _, pulls, _ in self._checkpoints], dtype=np.int64).reshape(-1, *shape),
+            np.array([active for _, _, active in self._checkpoints], dtype=np.int64).reshape(-1, shape[0]),
+        )
+
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
-        so_far = self.history()
+        steps, pulls, active = self._checkpoint_arrays()
         return {
             "seed": str(self.bandit.episode_seed),
             "steps": self._taken,
             "plans": self.bandit.episode.plans,
             "idle": self._idle,
             "pulls": self._pulls.copy(),
-            "checkpoints": {"steps": so_far.steps, "pulls": so_far.pulls, "active": so_far.active},
+            "checkpoints": {"steps": steps, "pulls": pulls, "active": active},
             "ledger": self._channel.ledger.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
             "server": self._server.snapshot(),

@@ -100,7 +100,7 @@ def test_masked_agents_have_about_six_different_optimal_arms():
     assert min(different) >= 4
 
 
-def test_encoded_factors_are_the_shipped_file_and_come_back_equal():
+def test_encoded_factors_come_back_equal_and_equal_factors_give_equal_bytes():
     factors = {name: load_factors(name) for name in FACTORS}
     content = encode_factors(factors)
     assert encode_factors(factors) == content

@@ -1,0 +1,88 @@
+"""The estimates and widths of phased elimination, each written once, as pure functions of arrays."""
+
+import math
+
+import numpy as np
+from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
+
+from fedbandit_envs.validation import BoolArray, FloatArray
+
+NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction
+
+
+def number_of_phases(horizon: int, growth: int) -> int:
+    """H = ceil(log_n T), at least 1, in whole numbers."""
+    phases = 0
+    while growth**phases < horizon:
+        phases += 1
+    return max(phases, 1)
+
+
+def confidence(num_agents: int, num_arms: int, dim: int, phases: int, delta: float) -> float:
+    """alpha = min(alpha1, alpha2), the number of standard deviations that all estimates of a run stay within.
+
+    alpha1 is a union bound over agents, arms and phases; alpha2 = sqrt(k d) one over directions, arms and phases, where
+    k d = 2 ln(KH/delta) + d ln(k e), so k = -W_{-1}(-exp(-1 - (2/d) ln(KH/delta))).
+    """
+    alpha1 = math.sqrt(2 * math.log(2 * num_agents * num_arms * phases / delta))
+    return min(alpha1, math.sqrt(covering_factor(num_arms, dim, phases, delta) * dim))
+
+
+def covering_factor(num_arms: int, dim: int, phases: int, delta: float) -> float:
+    """k, by Newton's method from the right of the larger root of k - 1 - ln k = (2/d) ln(KH/delta)."""
+    target = 1 + 2 / dim * math.log(num_arms * phases / delta)
+    k = 2 * target + 1
+    for _ in range(100):
+        step = (k - math.log(k) - target) / (1 - 1 / k)
+        k -= step
+        if abs(step) < 1e-14 * k:
+            break
+    return k
+
+
+def local_estimate(mean_rewards: FloatArray, psi: FloatArray) -> FloatArray:
+    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d): all that an agent says about an arm.
+
+    The server reads the direction of psi off it, so an estimate of zero becomes a tiny one.
+    """
+    scale = mean_rewards / np.einsum("nad,nad->na", psi, psi)
+    return np.where(scale == 0, NOTHING, scale)[..., None] * psi
+
+
+def unit_vectors(vectors: FloatArray) -> FloatArray:
+    """e = v / ||v|| along the last axis, 0 for 0. The scale is taken out first: an estimate may be tiny."""
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    scaled = np.divide(vectors, largest, out=np.zeros(vectors.shape), where=largest > 0)
+    norms = np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None]
+    return np.divide(scaled, norms, out=scaled, where=norms > 0)
+
+
+def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """theta_a = V_a sum_i w theta_{a,i} (K, d), with V_a = (sum_i w e e^T)^+ (K, d, d), from (n, K, d) and (n, K)."""
+    V, _ = inverse_on_span(directions, weights)
+    total = np.einsum("na,nad->ad", weights, theta)
+    return (V @ total[..., None])[..., 0], V
+
+
+def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
+    """r = psi^T theta_a, (n, K)."""
+    return np.einsum("nad,ad->na", psi, np.broadcast_to(theta, psi.shape[1:]))
+
+
+def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
+    """||psi||_V^2, (n, K); infinite where psi leaves the range of V, about which V knows nothing."""
+    V = np.broadcast_to(V, (*psi.shape[1:], psi.shape[2]))
+    squares = np.einsum("nad,ade,nae->na", psi, V, psi).clip(min=0)
+    outside = outside_range(psi, V)
+    return squares if outside is None else np.where(outside, np.inf, squares)
+
+
+def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
+    """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K, d, d) has full rank."""
+    values, vectors = np.linalg.eigh(V)
+    # V is the inverse on a span whose condition is at most 1 / RANK_TOLERANCE, so half of that tells 0 from not 0.
+    missing = values <= 0.5 * RANK_TOLERANCE * values[:, -1:]
+    if not missing.any():
+        return None
+    parts = np.einsum("ade,nad->nae", vectors, psi) * missing
+    return np.einsum("nae,nae->na", parts, parts) > RANK_TOLERANCE**2 * np.einsum("nad,nad->na", psi, psi)

@@ -1,0 +1,232 @@
+"""Federated phased elimination: the paper's Algorithms 1 (agents) and 2 (server), and what its relatives share.
+
+A phase is two rounds. Estimates come down, agents eliminate arms and send their active sets; the allocation comes down,
+agents explore and send their estimates.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from fedbandit_agents.design import allocate, g_optimal, uniform
+from fedbandit_agents.estimation import (
+    aggregate,
+    confidence,
+    local_estimate,
+    number_of_phases,
+    predictions,
+    squared_widths,
+    unit_vectors,
+)
+
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, one_of, probability, real_number, whole_number
+
+
+@dataclass(frozen=True)
+class PhasedElimination(Policy):
+    """Parameters of federated phased elimination; phase p explores for f_p = first * growth^p steps."""
+
+    delta: float = 0.1  # allowed probability that some width fails
+    width: float = 1.0  # factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas
+    sigma: float = 1.0  # noise scale that the widths assume
+    ell: float | None = None  # lower end of the feature norms; None: the problem's public constant
+    first: int = 1  # c
+    growth: int = 2  # n
+    phases: int | None = None  # H in alpha; None: ceil(log_n T)
+    allocation: str = "g-optimal"  # or "uniform" over the active arms
+    gap: float = 0.1  # at which the design stops
+    pad: bool = True  # whether a phase lasts f_p + K steps; else as long as its longest exploration
+    count_init: bool = True  # whether the steps and the regret of the initialisation count
+
+    def __post_init__(self) -> None:
+        probability("delta", self.delta)
+        real_number("width", self.width, above=0)
+        real_number("sigma", self.sigma, above=0)
+        if self.ell is not None:
+            real_number("ell", self.ell, above=0)
+        whole_number("first", self.first, at_least=1)
+        whole_number("growth", self.growth, at_least=2)
+        if self.phases is not None:
+            whole_number("phases", self.phases, at_least=1)
+        one_of("allocation", self.allocation, ("g-optimal", "uniform"))
+        real_number("gap", self.gap, above=0)
+
+    def budget(self, phase: int) -> int:
+        """f_p = c n^p."""
+        return self.first * self.growth**phase
+
+    def alpha(self, constants: Constants) -> float:
+        """The confidence factor of all widths."""
+        phases = self.phases or number_of_phases(constants.horizon, self.growth)
+        return confidence(constants.num_agents, constants.num_arms, constants.dim, phases, self.delta)
+
+    def uncounted_steps(self, constants: Constants) -> int:
+        """The initialisation's, if they don't count."""
+        return 0 if self.count_init else self.first * constants.num_arms
+
+    def agents(self, view: View) -> "PhasedAgents":
+        """Algorithm 1."""
+        return PhasedAgents(self, view)
+
+    def server(self, constants: Constants) -> "PhasedServer":
+        """Algorithm 2."""
+        return PhasedServer(self, constants)
+
+
+class PhasedAgents(AgentSide):
+    """Algorithm 1, for a block of agents."""
+
+    def __init__(self, policy: PhasedElimination, view: View):
+        self.policy, self.view = policy, view
+        self.scale = policy.width * policy.sigma * policy.alpha(view.constants) / (policy.ell or view.constants.ell)
+        shape = view.psi.shape[:2]
+        self.phase = 0
+        self.active: BoolArray = np.ones(shape, dtype=bool)
+        self.best: IntArray = np.zeros(shape[0], dtype=np.int64)
+        self.exploring = True  # whether the last plan explored, else it only waited for the allocation
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """Initialise; then by turns eliminate arms and wait, or explore as allocated."""
+        n, num_arms = self.active.shape
+        if self.phase == 0 and down is None:
+            explore = np.full((n, num_arms), self.policy.first, dtype=np.int64)
+            return Plan(explore, self.best, self.policy.first * num_arms)
+        if self.exploring:  # what comes down now are estimates
+            if down is not None:
+                self._eliminate(down)
+            self.phase += 1
+            self.exploring = False
+            return Plan.wait(n, num_arms)
+        self.exploring = True
+        explore = np.zeros((n, num_arms), dtype=np.int64)
+        if down is not None:
+            explore[self._addressed(down)] = down["pulls"]
+        budget = self.policy.budget(self.phase)
+        longest = int(explore.sum(axis=1).max())
+        return Plan(explore, self.best, budget + num_arms if self.policy.pad else max(longest, 1))
+
+    def _addressed(self, down: Message) -> BoolArray:
+        if down.agents is None:
+            raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
+        return np.isin(self.view.agents, down.agents)
+
+    def _eliminate(self, down: Message) -> None:
+        """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
+        r, u = self.estimates(down)
+        candidates = self.active & self._known(down)
+        best = np.where(candidates, r, -np.inf).argmax(axis=1)
+        # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
+        self.best = np.where(candidates.any(axis=1), best, self.best)
+        chosen = self.best[:, None]
+        threshold = np.take_along_axis(r, chosen, 1) - np.take_along_axis(u, chosen, 1)
+        self.active = self.active & (~candidates | (r + u >= threshold))
+
+    def _known(self, down: Message) -> BoolArray:
+        """(K,) arms that the server's estimates speak of."""
+        return np.broadcast_to(down.present["theta"], self.active.shape[1:])
+
+    def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
+        """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
+        psi = self.view.psi
+        return predictions(psi, down["theta"]), self.scale * np.sqrt(squared_widths(psi, down["V"]))
+
+    def report(self, feedback: Feedback) -> Message | None:
+        """The active sets, or the estimates of the arms that were explored."""
+        if not self.exploring:
+            arms = np.broadcast_to(np.arange(self.active.shape[1]), self.active.shape)
+            return Message("active", {"arms": arms}, self.view.agents, {"arms": self.active})
+        pulls = feedback.explored
+        spoken = np.flatnonzero(pulls.any(axis=1))
+        if not len(spoken):
+            return None
+        means = feedback.explored_sums / pulls.clip(min=1)
+        estimates = {"theta": local_estimate(means, self.view.psi)} | self.extras()
+        message = Message("estimates", estimates, self.view.agents, {"theta": pulls > 0})
+        return message if len(spoken) == len(pulls) else message.rows(spoken)
+
+    def extras(self) -> dict[str, FloatArray]:
+        """What else goes with the estimates; nothing here."""
+        return {}
+
+
+class PhasedServer(ServerSide):
+    """Algorithm 2. It knows an agent's direction e_{a,i} from the first estimate that the agent sends of the arm."""
+
+    def __init__(self, policy: PhasedElimination, constants: Constants):
+        self.policy, self.constants = policy, constants
+        shape = (constants.num_agents, constants.num_arms)
+        self.phase = 0
+        self.directions: FloatArray = np.zeros((*shape, constants.dim))
+        self.known: BoolArray = np.zeros(shape, dtype=bool)
+        self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
+        self.pi: FloatArray | None = None  # the last design, from which the next one starts
+
+    def answer(self, up: Message) -> Message | None:
+        """An allocation for active sets, aggregated estimates for estimates."""
+        if up.kind == "active":
+            return self._allocation(up)
+        return self._estimates(up)
+
+    def _allocation(self, up: Message) -> Message:
+        """Line 6: the design over the active sets, rounded up."""
+        self.phase += 1
+        active = up.present["arms"]
+        agents = up.agents
+        assert agents is not None
+        self.pulls[:] = 0
+        self.pulls[agents] = self._designed(agents, active)
+        return Message("allocation", {"pulls": self.pulls[agents]}, agents, {"pulls": active})
+
+    def _designed(self, agents: IntArray, active: BoolArray) -> IntArray:
+        budget = self.policy.budget(self.phase)
+        # Agents whose directions are not known yet (their first report was lost) explore evenly.
+        strangers = (active & ~self.known[agents]).any(axis=1)
+        if self.policy.allocation == "uniform" or strangers.all():
+            return allocate(uniform(active), active, budget, self.directions[agents])
+        pi = uniform(active)
+        members = np.flatnonzero(~strangers)
+        whole = len(members) == len(active)
+        rows = agents if whole else agents[members]
+        design = g_optimal(
+            self.directions[rows],
+            active if whole else active[members],
+            gap=self.policy.gap,
+            start=None if self.pi is None else self.pi[rows],
+            shared=self.shared,
+        )
+        pi[members] = design.pi
+        if self.pi is None:
+            self.pi = np.zeros(self.known.shape)
+        self.pi[agents] = pi
+        return allocate(pi, active, budget, self.directions[agents])
+
+    shared = False  # whether all arms share one theta
+
+    def _estimates(self, up: Message) -> Message:
+        """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
+        agents, present = up.agents, up.present["theta"]
+        assert agents is not None
+        new = present & ~self.known[agents]
+        if new.any():
+            self.learn_directions(agents, new, up)
+        weights = np.where(present, self.pulls[agents], 0).astype(np.float64)
+        theta, V = self.aggregated(up["theta"], self.directions[agents], weights)
+        heard = self.heard(weights)
+        return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
+
+    def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
+        """Keep the directions of estimates that came for the first time."""
+        rows, arms = np.nonzero(new)
+        self.directions[agents[rows], arms] = unit_vectors(up["theta"][rows, arms])
+        self.known[agents[rows], arms] = True
+
+    def aggregated(
+        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """theta_a (K, d) and V_a (K, d, d)."""
+        return aggregate(theta, directions, weights)
+
+    def heard(self, weights: FloatArray) -> BoolArray:
+        """(K,) the arms of A^p: those with any exploration behind them."""
+        return weights.any(axis=0)

@@ -1,0 +1,116 @@
+"""Fed-PE (Huang, Wu, Yang and Shen 2021) and its variants, as other views or other widths of one implementation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from fedbandit_agents.estimation import aggregate, predictions, squared_widths
+from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
+
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.protocol import Message
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class FedPE(PhasedElimination):
+    """Phased elimination on phi(a, c_i): the exact setting, in which agents know their context."""
+
+    observes: ClassVar[str] = "context"
+
+
+@dataclass(frozen=True)
+class EnhancedFedPE(FedPE):
+    """Fed-PE with estimates and widths accumulated over all phases; the same messages."""
+
+    def agents(self, view: View) -> "EnhancedAgents":
+        """Algorithm 1 with other widths."""
+        return EnhancedAgents(self, view, self.ell or view.constants.ell)
+
+
+class EnhancedAgents(PhasedAgents):
+    """r' = m / N and u = sqrt(S ln((M / dK) S (MK / delta)^2)) / N, sums over phases weighted by f_{p-1}."""
+
+    def __init__(self, policy: PhasedElimination, view: View, ell: float):
+        super().__init__(policy, view)
+        constants = view.constants
+        self.ell = ell
+        self.agents_per_dimension = constants.num_agents / (constants.dim * constants.num_arms)
+        self.pairs_over_delta = constants.num_agents * constants.num_arms / policy.delta
+        self.sums: FloatArray = np.zeros(self.active.shape)  # m
+        self.squares: FloatArray = np.full(self.active.shape, 1 / self.agents_per_dimension)  # S, dK/M at the start
+        self.weight = 0.0  # N
+
+    def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
+        """Add this phase's predictions, then give the accumulated ones."""
+        psi, budget = self.view.psi, self.policy.budget(self.phase)
+        self.sums = self.sums + budget * predictions(psi, down["theta"])
+        self.squares = self.squares + budget**2 * squared_widths(psi, down["V"]) / self.ell**2
+        self.weight += budget
+        logarithm = np.log(self.agents_per_dimension * self.squares * self.pairs_over_delta**2)
+        widths = self.policy.width * self.policy.sigma * np.sqrt(self.squares * logarithm) / self.weight
+        return self.sums / self.weight, widths
+
+
+@dataclass(frozen=True)
+class Collaborative(FedPE):
+    """Full information: agents send their features once (and are charged), so the server needs no common lower norm."""
+
+    def agents(self, view: View) -> "CollaborativeAgents":
+        """Enhanced widths without 1/ell."""
+        return CollaborativeAgents(self, view, 1.0)
+
+    def server(self, constants: Constants) -> "CollaborativeServer":
+        """Least squares on the features themselves."""
+        return CollaborativeServer(self, constants)
+
+
+class CollaborativeAgents(EnhancedAgents):
+    """Sends psi with its first estimates."""
+
+    def extras(self) -> dict[str, FloatArray]:
+        """psi, once."""
+        return {"psi": self.view.psi} if self.phase == 0 else {}
+
+
+class CollaborativeServer(PhasedServer):
+    """Works on psi in place of directions: V_a = (sum f psi psi^T)^+, theta_a = V_a sum f ||psi||^2 theta_{a,i}."""
+
+    def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
+        """psi itself."""
+        rows, arms = np.nonzero(new)
+        self.directions[agents[rows], arms] = up["psi"][rows, arms]
+        self.known[agents[rows], arms] = True
+
+    def aggregated(
+        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """theta_{a,i} ||psi||^2 is the mean reward times psi."""
+        squares = np.einsum("nad,nad->na", directions, directions)
+        return super().aggregated(theta * squares[..., None], directions, weights)
+
+
+@dataclass(frozen=True)
+class SharedThetaFedPE(FedPE):
+    """Fed-PE for problems in which all arms have the same theta: one matrix over all arms and agents."""
+
+    def server(self, constants: Constants) -> "SharedThetaServer":
+        """One estimate for all arms."""
+        return SharedThetaServer(self, constants)
+
+
+class SharedThetaServer(PhasedServer):
+    """V = (sum_{a,i} f e e^T)^+ and theta = V sum_{a,i} f theta_{a,i}, with the design of that one matrix."""
+
+    shared = True
+
+    def aggregated(
+        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """theta (1, d) and V (1, d, d)."""
+        one_arm = (-1, 1, theta.shape[2])
+        return aggregate(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
+
+    def heard(self, weights: FloatArray) -> BoolArray:
+        """(1,) the one estimate speaks of every arm."""
+        return np.ones(1, dtype=bool)
