@@ -1,7 +1,7 @@
 """The multi-agent G-optimal design (ALGORITHMS.md section 4), always with its certificate.
 
-Minimise G(pi) = sum_i max_{a in A_i} g_{a,i}, g_{a,i} = e^T V_a^+ e, V_a = sum_j pi_{a,j} e_{a,j} e_{a,j}^T, over rows of pi
-that sum to 1 on the active arms. Equivalently maximise F = sum_a log det V_a on the span of the arm's directions.
+Minimise G(pi) = sum_i max_{a in A_i} g_{a,i}, g_{a,i} = e^T V_a^+ e, V_a = sum_j pi_{a,j} e_{a,j} e_{a,j}^T, over rows
+of pi that sum to 1 on the active arms. Equivalently maximise F = sum_a log det V_a on the span of the arm's directions.
 With D the sum of the ranks, sum pi g = D for every pi, G = D at the optimum, and 0 <= F* - F <= G - D: the gap proves
 how good a design is, whoever found it.
 """
@@ -20,7 +20,10 @@ from .design_steps import (
     InteriorPoint,
     Multiplicative,
     Problem,
+    block_sweep,
+    invert,
     log_det,
+    multiplicative_step,
     multiplied,
     row_gaps,
     settle,
@@ -28,11 +31,21 @@ from .design_steps import (
     whiten,
 )
 
-__all__ = ["RANK_TOLERANCE", "Design", "allocate", "g_optimal", "inverse_on_span", "uniform"]
+__all__ = [
+    "RANK_TOLERANCE",
+    "Design",
+    "allocate",
+    "block_sweep",
+    "g_optimal",
+    "inverse_on_span",
+    "multiplicative_step",
+    "uniform",
+]
 
 _WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank and leaves the boundary, where steps are short
 _LARGEST_SYSTEM = 1200  # unknowns of a second-order step; beyond, many cheap steps beat a few dear ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
+_SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
 _DROPPED = 1e-10  # ALGORITHMS.md section 3, step 2: a pair due fewer pulls than this gets none
 
 Solver = InteriorPoint | Multiplicative
@@ -101,8 +114,9 @@ def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
     except np.linalg.LinAlgError:
         return None
     left = float(row_gaps(pi, g).sum())
-    exact = np.trace(information, axis1=1, axis2=2).min() > 0 and np.isfinite(left)
-    return (pi, max(left, 0.0), 0, "gap") if exact and left <= target else None
+    if left > target or np.linalg.eigvalsh(information).min() < _SINGULAR:
+        return None
+    return pi, max(left, 0.0), 0, "gap"
 
 
 def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -> Result:
@@ -121,7 +135,8 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             break
         candidate = solver.step(pi, information, g, target)
         ahead = solver.evaluate(candidate)
-        if _rises(pi, candidate, information, *ahead):
+        # Concave F rose if it still climbs at the far end.
+        if (ahead[1] * (candidate - pi)).sum() >= 0 or log_det(ahead[0]) >= log_det(information):
             rejected = 0
         else:
             solver.reject()
@@ -132,13 +147,6 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
     return pi, left, max_iterations, "iterations"
 
 
-def _rises(
-    before: FloatArray, after: FloatArray, information: FloatArray, ahead: FloatArray, g_ahead: FloatArray
-) -> bool:
-    """F rose from one pi to the other: being concave, it did if it still climbs at the far end."""
-    return bool((g_ahead * (after - before)).sum() >= 0 or log_det(ahead) >= log_det(information))
-
-
 def _sparse(
     solver: Solver, pi: FloatArray, information: FloatArray, g: FloatArray, left: float, target: float
 ) -> tuple[FloatArray, float]:
@@ -147,16 +155,19 @@ def _sparse(
     Fewer pairs mean fewer pulls lost to rounding up and fewer scalars to send. A weight vanishes at the optimum where
     its g stays below the agent's largest: small weights with much to spare go.
     """
-    spare = (g.max(0) - g) / ((pi * g).sum() / pi.shape[1])
+    worth, spare = pi * ((pi * g).sum() / pi.shape[1]), g.max(0) - g
     for share in (0.3, 0.05):
-        candidate = np.where(pi > share * spare, pi, 0.0)
+        candidate = np.where(worth >= share * spare, pi, 0.0)
         candidate /= candidate.sum(0)
         for _ in range(2):
-            ahead = solver.evaluate(candidate)
-            after = float(row_gaps(candidate, ahead[1]).sum())
-            if after <= target and _rises(pi, candidate, information, *ahead):
+            try:
+                ahead, g_ahead = solver.evaluate(candidate)
+            except np.linalg.LinAlgError:  # the rank went
+                break
+            after = float(row_gaps(candidate, g_ahead).sum())
+            if after <= target and log_det(ahead) >= log_det(information):
                 return candidate, after
-            candidate = multiplied(candidate, ahead[1])
+            candidate = multiplied(candidate, g_ahead)
     return pi, left
 
 
@@ -189,7 +200,7 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> tuple[FloatA
     The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
     """
     problem, _, basis = whiten(directions, weights > 0)
-    inverse = np.linalg.inv(problem.information(weights.T))
+    inverse = invert(problem.information(weights.T))
     onto = span(basis @ basis.transpose(0, 2, 1))[0]
     return basis @ inverse @ basis.transpose(0, 2, 1), onto @ onto.transpose(0, 2, 1)
 

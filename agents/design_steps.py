@@ -34,6 +34,11 @@ def span(gram: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     return vectors * kept[..., None, :], values * kept, kept.sum(-1)
 
 
+def invert(matrices: FloatArray) -> FloatArray:
+    """Inverses (..., d, d), typed: numpy's stubs lose the precision."""
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Problem:
     """Designs to solve, in coordinates where the unweighted vectors of each group have the identity as Gram matrix.
@@ -59,6 +64,11 @@ class Problem:
     def variances(self, inverse: FloatArray) -> FloatArray:
         """g (K, M), the quadratic form of each pair's vector in its group's inverse information."""
         return np.asarray(((inverse @ self.x) * self.x).sum(1))
+
+    def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """V (groups, d, d) and g (K, M) at pi."""
+        information = self.information(pi)
+        return information, self.variances(invert(information))
 
 
 def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
@@ -106,7 +116,7 @@ def log_det(information: FloatArray) -> float:
 
 def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
     """All agents at once: pi_{a,i} in proportion to pi_{a,i} g_{a,i}. F never falls (Baum and Eagon)."""
-    return multiplied(pi, problem.variances(np.linalg.inv(problem.information(pi))))
+    return multiplied(pi, problem.evaluate(pi)[1])
 
 
 def multiplied(pi: FloatArray, g: FloatArray, power: float = 1.0) -> FloatArray:
@@ -126,7 +136,7 @@ def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
     if problem.shared:
         raise ValueError("block_sweep expects one matrix per arm, received a shared one; use multiplicative_step there")
     pi = pi.copy()
-    inverse = np.linalg.inv(problem.information(pi))
+    inverse = invert(problem.information(pi))
     for i in range(pi.shape[1]):
         arms = np.flatnonzero(problem.active[:, i])
         x = problem.x[arms, :, i]  # (n, d)
@@ -170,8 +180,7 @@ class Multiplicative:
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
-        information = self.problem.information(pi)
-        return information, self.problem.variances(np.linalg.inv(information))
+        return self.problem.evaluate(pi)
 
     def begin(self, pi: FloatArray, g: FloatArray) -> None:
         """Start from pi > 0."""
@@ -179,7 +188,7 @@ class Multiplicative:
 
     def step(self, pi: FloatArray, information: FloatArray, g: FloatArray, target: float) -> FloatArray:
         """The next pi."""
-        self.power *= 1.25
+        self.power = min(1.25 * self.power, 8.0)
         return multiplied(pi, g, self.power)
 
     def reject(self) -> None:
@@ -210,12 +219,12 @@ class InteriorPoint:
         d = self.problem.x.shape[1]
         rows, columns, times, entry = _triangle(d)[:4]
         information = self.problem.base + self._collect(pi)[:, entry]
-        inverse = np.linalg.inv(information)[:, rows, columns]
-        return information, np.vecmat(inverse * times, self.products)
+        inverse = invert(information)[:, rows, columns]
+        return information, np.asarray(np.vecmat(inverse * times, self.products))
 
     def _collect(self, weights: FloatArray) -> FloatArray:
         """The upper entries (groups, s) of sum_i weights x x^T."""
-        upper = np.matvec(self.products, weights)
+        upper: FloatArray = np.matvec(self.products, weights)
         return upper.sum(0, keepdims=True) if self.problem.shared else upper
 
     def begin(self, pi: FloatArray, g: FloatArray) -> None:

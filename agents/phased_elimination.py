@@ -5,6 +5,7 @@ agents explore and send their estimates.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from fedbandit_agents.design import allocate, g_optimal, uniform
@@ -26,6 +27,8 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, one_of, p
 @dataclass(frozen=True)
 class PhasedElimination(Policy):
     """Parameters of federated phased elimination; phase p explores for f_p = first * growth^p steps."""
+
+    theorem: ClassVar[bool] = True  # whether Fed-PE's regret theorem speaks of it, so that audits check it
 
     delta: float = 0.1  # allowed probability that some width fails
     width: float = 1.0  # factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas

@@ -1,6 +1,18 @@
 """Baselines: Fed-PE and its variants, step-by-step policies, and the two ends of the scale."""
 
+from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.reference import Oracle, Uniform
+from fedbandit_baselines.ucb import KKUCB, LocalUCB
 
-__all__ = ["Collaborative", "EnhancedFedPE", "FedPE", "Oracle", "SharedThetaFedPE", "Uniform"]
+__all__ = [
+    "KKUCB",
+    "Collaborative",
+    "DisLinUCB",
+    "EnhancedFedPE",
+    "FedPE",
+    "LocalUCB",
+    "Oracle",
+    "SharedThetaFedPE",
+    "Uniform",
+]

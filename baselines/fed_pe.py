@@ -23,6 +23,8 @@ class FedPE(PhasedElimination):
 class EnhancedFedPE(FedPE):
     """Fed-PE with estimates and widths accumulated over all phases; the same messages."""
 
+    theorem: ClassVar[bool] = False
+
     def agents(self, view: View) -> "EnhancedAgents":
         """Algorithm 1 with other widths."""
         return EnhancedAgents(self, view, self.ell or view.constants.ell)
@@ -55,6 +57,8 @@ class EnhancedAgents(PhasedAgents):
 @dataclass(frozen=True)
 class Collaborative(FedPE):
     """Full information: agents send their features once (and are charged), so the server needs no common lower norm."""
+
+    theorem: ClassVar[bool] = False
 
     def agents(self, view: View) -> "CollaborativeAgents":
         """Enhanced widths without 1/ell."""
@@ -93,6 +97,8 @@ class CollaborativeServer(PhasedServer):
 @dataclass(frozen=True)
 class SharedThetaFedPE(FedPE):
     """Fed-PE for problems in which all arms have the same theta: one matrix over all arms and agents."""
+
+    theorem: ClassVar[bool] = False
 
     def server(self, constants: Constants) -> "SharedThetaServer":
         """One estimate for all arms."""

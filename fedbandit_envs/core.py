@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.instance import REGRETS, BanditInstance
 from fedbandit_envs.protocol import Feedback, Plan
 from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
@@ -56,3 +56,30 @@ class Episode:
 
     def _draws(self, *key: int) -> RowDraws:
         return RowDraws(generator(self._seed, *key), self._num_agents, self._rows)
+
+
+class Tally:
+    """What each of n agents has pulled in an episode, and what it was paid."""
+
+    def __init__(self, num_agents: int, num_arms: int):
+        self.steps = 0
+        self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K)
+        self.sums: FloatArray = np.zeros((num_agents, num_arms))  # (n, K) of the rewards
+        self._rows = np.arange(num_agents)
+
+    def add_step(self, arms: IntArray, rewards: FloatArray) -> None:
+        """Count one pull per agent."""
+        self.pulls[self._rows, arms] += 1
+        self.sums[self._rows, arms] += rewards
+        self.steps += 1
+
+    def add_plan(self, plan: Plan, feedback: Feedback) -> None:
+        """Count a whole plan."""
+        self.pulls += feedback.pulls()
+        self.sums += feedback.sums()
+        self.steps += plan.length
+
+
+def episode_regret(instance: BanditInstance, pulls: IntArray) -> dict[str, FloatArray]:
+    """(n,) pseudo-regret of each agent after `pulls` (n, K), by its kind."""
+    return {kind: np.einsum("mk,mk->m", pulls, instance.gaps(kind)) for kind in REGRETS}

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from fedbandit_envs.core import Episode
+from fedbandit_envs.core import Episode, Tally
 from fedbandit_envs.generators import InstanceGenerator
 from fedbandit_envs.instance import BanditInstance
 from fedbandit_envs.knowledge import View
@@ -17,6 +17,7 @@ from fedbandit_envs.validation import FloatArray, IntArray, one_of, whole_number
 
 Observation = dict[str, FloatArray]
 RENDER_MODES = ("ansi", "rgb_array", "human")
+DEFAULT_CYCLES = 2**13
 
 
 class EpisodeSeeds:
@@ -62,7 +63,7 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
         self,
         problem: InstanceGenerator,
         *,
-        max_cycles: int = 2**13,
+        max_cycles: int = DEFAULT_CYCLES,
         observe: str = "distribution",
         render_mode: str | None = None,
     ):
@@ -81,7 +82,8 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
         self._action_spaces: dict[str, spaces.Discrete] = {}
         self._seeds = EpisodeSeeds()
         self._episode: Episode | None = None
-        self._pulls: IntArray | None = None  # (M, K) so far; kept for pictures only
+        self._tally: Tally | None = None  # kept for pictures only
+        self._going = dict.fromkeys(self.possible_agents, False)  # copied at each step: faster than to build it
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """The space of mu_i."""
@@ -100,9 +102,7 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
     @property
     def episode(self) -> Episode:
         """The running episode."""
-        if self._episode is None:
-            raise ValueError("expected reset() before this call, got an environment that was never reset; call reset()")
-        return self._episode
+        return started(self._episode)
 
     @property
     def instance(self) -> BanditInstance:
@@ -132,7 +132,7 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
             name: np.ascontiguousarray(rows) for name, rows in instance.observed(self.observe)[0].encode().items()
         }
         self.agents = self.possible_agents[:]
-        self._pulls = None if self.render_mode is None else np.zeros((instance.num_agents, instance.num_arms), np.int64)
+        self._tally = None if self.render_mode is None else Tally(instance.num_agents, instance.num_arms)
         return self._observations(), {agent: {} for agent in self.agents}
 
     def _observations(self) -> dict[str, Observation]:
@@ -153,25 +153,23 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
         episode, agents = self.episode, self.possible_agents
         self._check_running()
         arms = self._arms(actions)
-        rewards = episode.step(arms).tolist()
-        if self._pulls is not None:
-            self._pulls[np.arange(len(arms)), arms] += 1
+        rewards = episode.step(arms)
+        if self._tally is not None:
+            self._tally.add_step(arms, rewards)
         over = self._end_if_over()
         if self.render_mode == "human":
             self.render()
         return (
             self._observations(),
-            dict(zip(agents, rewards, strict=True)),
-            dict.fromkeys(agents, False),
-            dict.fromkeys(agents, over),
+            dict(zip(agents, rewards.tolist(), strict=True)),
+            self._going.copy(),
+            dict.fromkeys(agents, True) if over else self._going.copy(),
             {agent: {} for agent in agents},
         )
 
     def _check_running(self) -> None:
         if not self.agents:
-            raise ValueError(
-                f"step: expected a running episode, got one that ended after {self.max_cycles} steps; call reset()"
-            )
+            raise ended(self.episode.steps)
 
     def _end_if_over(self) -> bool:
         over = self.episode.steps >= self.max_cycles
@@ -181,19 +179,25 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
 
     def _arms(self, actions: Mapping[str, int]) -> IntArray:
         """The actions as one checked array (M,)."""
+        num_agents = len(self.possible_agents)
         try:
-            arms = np.array([actions[agent] for agent in self.possible_agents])
+            arms = list(map(actions.__getitem__, self.possible_agents))
+        except (AttributeError, TypeError):
+            raise ValueError(
+                f"actions: expected a dict from agent to arm, got {type(actions).__name__}; "
+                "{agent: arm for agent in env.agents} is one"
+            ) from None
         except KeyError as error:
             raise ValueError(
-                f"actions: expected one for each of the {len(self.possible_agents)} agents, got none for {error}; "
+                f"actions: expected one for each of the {num_agents} agents, got none for {error}; "
                 "all agents act at every step"
             ) from None
-        if len(actions) != len(arms):
-            unknown = sorted(map(str, set(actions) - set(self.possible_agents)))
+        if len(actions) != num_agents:
+            unknown = ", ".join(sorted(map(str, set(actions) - set(self.possible_agents))))
             raise ValueError(
-                f"actions: expected agents agent_0 to agent_{len(arms) - 1}, got also {', '.join(unknown)}"
+                f"actions: expected agents agent_0 to agent_{num_agents - 1}, got also {unknown}; leave them out"
             )
-        return checked_arms(arms, len(self.possible_agents), self._num_arms)
+        return checked_arms(arms, num_agents, self._num_arms)
 
     def pull(self, plan: Plan) -> Feedback:
         """A whole plan at once: equal in distribution to stepping, at a cost that does not grow with its length."""
@@ -205,8 +209,8 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
                 f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
             )
         feedback = self.episode.pull(plan)
-        if self._pulls is not None:
-            self._pulls += feedback.pulls()
+        if self._tally is not None:
+            self._tally.add_plan(plan, feedback)
         self._end_if_over()
         return feedback
 
@@ -217,14 +221,9 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
 
     def render(self) -> Any:
         """The state of play: text ("ansi"), an RGB array, or a window."""
-        if self.render_mode is None:
-            raise ValueError(
-                "render: expected a render_mode of 'ansi', 'rgb_array' or 'human', got None; pass it to make()"
-            )
         from fedbandit_envs import rendering
 
-        assert self._pulls is not None
-        return rendering.render(self.render_mode, self.instance, self._pulls, self.steps, self.max_cycles)
+        return rendering.render(self.render_mode, self.instance, self._tally, self.max_cycles)
 
     def close(self) -> None:
         """Close the window, if there is one."""
@@ -234,16 +233,33 @@ class HiddenContextBandit(ParallelEnv[str, Observation, int]):
             rendering.close()
 
 
-def checked_arms(arms: Any, num_agents: int, num_arms: int) -> IntArray:
-    """Arms (n,) as whole numbers in range."""
-    array = np.asarray(arms)
+def started(episode: Episode | None) -> Episode:
+    """The episode, if there is one."""
+    if episode is None:
+        raise ValueError("expected reset() before this call, got an environment that was never reset; call reset()")
+    return episode
+
+
+def ended(steps: int) -> ValueError:
+    """What to raise when an episode that is over is stepped."""
+    return ValueError(f"step: expected a running episode, got one that ended after {steps} steps; call reset()")
+
+
+def checked_arms(arms: Any, num_agents: int, num_arms: int, rows: IntArray | None = None) -> IntArray:
+    """Arms (n,) as whole numbers in range; `rows` are the agents' numbers when they are not all there are."""
+    try:
+        array = np.asarray(arms)
+    except ValueError:  # ragged
+        array = np.asarray(arms, dtype=object)
     if array.shape != (num_agents,) or array.dtype.kind not in "iu":
         raise ValueError(
-            f"actions: expected {num_agents} whole numbers, one per agent, got {array.dtype} of shape {array.shape}"
+            f"actions: expected {num_agents} whole numbers, one per agent, got {array.dtype} of shape {array.shape}; "
+            "an arm is an int from 0 up"
         )
     if array.min() < 0 or array.max() >= num_arms:
-        agent = int(np.flatnonzero((array < 0) | (array >= num_arms))[0])
+        place = int(np.flatnonzero((array < 0) | (array >= num_arms))[0])
         raise ValueError(
-            f"actions: expected arms from 0 to {num_arms - 1}, got {array[agent]} for agent_{agent}; arms count from 0"
+            f"actions: expected arms from 0 to {num_arms - 1}, got {array[place]} for "
+            f"agent_{place if rows is None else rows[place]}; arms count from 0"
         )
     return array

@@ -94,12 +94,21 @@ class FeatureFunction:
     def __post_init__(self) -> None:
         _check_sizes(self)
         whole_number("context_dim", self.context_dim, at_least=1)
+        if not callable(self.function):
+            raise ValueError(
+                f"function: expected one that takes contexts (N, n) to features (N, K, d), got {self.function!r}; pass "
+                "a function or any other callable"
+            )
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
         """Features (..., K, d) of contexts (..., n)."""
         flat = contexts.reshape(-1, self.context_dim)
-        features = np.asarray(self.function(flat), dtype=np.float64)
+        features = np.asarray(self.function(flat))
         expected = (len(flat), self.num_arms, self.dim)
+        if features.dtype.kind not in "biuf":
+            raise ValueError(
+                f"feature_map: expected real features, got {features.dtype}; return an array of floats of shape {expected}"
+            )
         if features.shape != expected:
             raise ValueError(
                 f"feature_map: expected features of shape {expected} = (contexts, num_arms, dim) for contexts of shape "
@@ -107,7 +116,7 @@ class FeatureFunction:
             )
         if not np.isfinite(features).all():
             raise ValueError("feature_map: expected finite features, got NaN or infinity; check the function")
-        return features.reshape(*contexts.shape[:-1], self.num_arms, self.dim)
+        return features.astype(np.float64).reshape(*contexts.shape[:-1], self.num_arms, self.dim)
 
 
 def _check_sizes(feature_map: FeatureMap) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbandit_envs.channel import Ledger
 from fedbandit_envs.instance import REGRETS, BanditInstance
-from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Feedback, Message, Plan, Policy
 from fedbandit_envs.validation import FloatArray, IntArray, one_of
 
@@ -35,7 +35,8 @@ class History:
     gaps: Mapping[str, FloatArray]  # (M, K) for each kind of regret
     ledger: Ledger
     exchanges: tuple[Exchange, ...] | None = None  # with record=True
-    instance: BanditInstance | None = None  # with record=True: the truth, for audits
+    instance: BanditInstance | None = None  # with record=True: the truth
+    view: View | None = None  # with record=True: what the agents were shown
 
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) cumulative pseudo-regret of each agent: "regret", "distribution_regret" or "paper_regret"."""

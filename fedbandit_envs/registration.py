@@ -99,6 +99,18 @@ def register_policy(name: str, policy: str | type[Policy]) -> None:
     _registered[name] = policy
 
 
+def registered_policies() -> dict[str, str]:
+    """The policies registered in this process that another one can import, as "module:class"."""
+    found = {}
+    for name, policy in _registered.items():
+        path = policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
+        # A class made inside a function, or typed into a prompt, has no path by which it can be imported.
+        typed_in = path.startswith("__main__:") and not hasattr(import_module("__main__"), "__file__")
+        if "<locals>" not in path and not typed_in:
+            found[name] = path
+    return found
+
+
 def policy_names() -> list[str]:
     """The names of all policies."""
     return sorted(_installed_policies() | _registered)

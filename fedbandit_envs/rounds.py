@@ -62,6 +62,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         first = self.env.reset(seed=seed, options=options)
         observes = self.policy.observes
         view = self.bandit.view("truth" if observes == "truth" else None)
+        self._view = view
         self.constants = view.constants
         self._sides: list[AgentSide] = [
             self.policy.agents(view if len(self._blocks) == 1 and _in_order(rows) else view.rows(rows))
@@ -169,6 +170,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             ledger=self._channel.ledger,
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
+            view=self._view if self._record else None,
         )
 
     def _checkpoint_arrays(self) -> tuple[IntArray, IntArray, IntArray]:

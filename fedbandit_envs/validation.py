@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,44 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+_REPR = Repr()
+_REPR.maxother = _REPR.maxstring = 80  # characters of a refused value that a message shows
+
 
 def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> FloatArray:
-    """A finite float array of the given shape; a string in `shape` names an axis of any positive length."""
+    """A finite float array of the given shape, read-only and nobody else's.
+
+    A string in `shape` names an axis of any positive length.
+    """
     expected = "(" + ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "") + ")"
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: expected an array of real numbers of shape {expected}, got {value!r}") from error
+    array = _real_numbers(name, value, f"of shape {expected}")
     fits = array.ndim == len(shape) and all(
         size > 0 if isinstance(axis, str) else size == axis for size, axis in zip(array.shape, shape, strict=True)
     )
     if not fits:
+        empty = ", no axis of length 0" if 0 in array.shape else ""
         raise ValueError(
-            f"{name}: expected shape {expected}, got {array.shape}; reshape it or check the other arguments"
+            f"{name}: expected shape {expected}{empty}, got {array.shape}; reshape it or check the other arguments"
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got {_first_bad(array)}; remove NaN and infinity first")
+    array.setflags(write=False)
     return array
+
+
+def _real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
+    """A new float array of any shape, in C order."""
+    message = (
+        f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}; pass numbers, in lists of "
+        "equal lengths or as an array"
+    )
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if given.dtype.kind not in "biuf":
+        raise ValueError(message)
+    return np.array(given, dtype=np.float64, order="C")
 
 
 def _first_bad(array: FloatArray) -> str:
@@ -39,19 +60,19 @@ def _first_bad(array: FloatArray) -> str:
 def whole_number(name: str, value: Any, at_least: int) -> int:
     """`value` as an int, refused below `at_least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {value!r}; raise it")
+        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {_REPR.repr(value)}; pass such a number")
     return int(value)
 
 
 def real_number(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
     """`value` as a finite float, refused at or below `above`, or below `at_least`."""
     bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
-    message = f"{name}: expected a finite number{bound}, got {value!r}; pass a number in that range"
-    if isinstance(value, (bool, str, bytes)):
+    message = f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}; pass a number in that range"
+    if isinstance(value, (bool, np.bool_, str, bytes, np.ndarray)):
         raise ValueError(message)
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(message) from error
     if (
         not np.isfinite(number)
@@ -72,11 +93,10 @@ def probability(name: str, value: Any) -> float:
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:
     """`value` if it is one of `choices`."""
-    if value not in choices:
-        raise ValueError(
-            f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{nearest(value, choices)}"
-        )
-    return str(value)
+    if not isinstance(value, str) or value not in choices:
+        hint = nearest(value, choices) or "; choose one of these"
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {_REPR.repr(value)}{hint}")
+    return value
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:

@@ -1,0 +1,128 @@
+"""DisLinUCB (Wang, Hu, Chen and Wang 2019) on psi, with one block of d dimensions for each arm."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from fedbandit_baselines.ucb import IndexAgents
+
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ServerSide
+from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number
+
+
+@dataclass(frozen=True)
+class DisLinUCB(Policy):
+    """A step-by-step linear bandit whose agents share all they have seen whenever one of them has learnt enough.
+
+    All synchronise when, for some agent, ln(det V / det V_last) * (steps since the last time) > threshold.
+    """
+
+    delta: float = 0.1
+    sigma: float = 1.0
+    theta_bound: float = 1.0  # B, a bound on ||theta_a||
+    threshold: float | None = None  # D; None: T ln(MT) / (K d M)
+
+    def __post_init__(self) -> None:
+        probability("delta", self.delta)
+        real_number("sigma", self.sigma, above=0)
+        real_number("theta_bound", self.theta_bound, at_least=0)
+        if self.threshold is not None:
+            real_number("threshold", self.threshold, at_least=0)
+
+    def agents(self, view: View) -> "DisLinUCBAgents":
+        """Agents that share sums of psi psi^T and psi y."""
+        return DisLinUCBAgents(self, view)
+
+    def server(self, constants: Constants) -> "DisLinUCBServer":
+        """A server that adds them up."""
+        return DisLinUCBServer(constants)
+
+
+class DisLinUCBAgents(IndexAgents):
+    """V_{a,i} = W_a + N psi psi^T: W_a is common to all since the last synchronisation, N are own pulls since then.
+
+    An agent's psi of an arm never changes, so what is new has one direction and, with q = ||psi||^2_{W^-1}, p = psi^T
+    W^-1 b and x = 1 + N q: det V = x det W, ||psi||^2_{V^-1} = q / x and psi^T theta = (p + q Y) / x, Y new rewards.
+    """
+
+    def __init__(self, policy: DisLinUCB, view: View):
+        super().__init__(view)
+        self.policy = policy
+        c = view.constants
+        horizon = c.horizon * np.log(c.num_agents * c.horizon) / (c.num_arms * c.dim * c.num_agents)
+        self.threshold = float(horizon) if policy.threshold is None else policy.threshold
+        self.since = 0  # steps since the last synchronisation
+        self.called = False
+        self._synchronise(np.zeros((c.num_arms, c.dim, c.dim)), np.zeros((c.num_arms, c.dim)))
+
+    def _synchronise(self, gram: FloatArray, moments: FloatArray) -> None:
+        """Start anew from the sums over all agents, (K, d, d) and (K, d)."""
+        psi = self.view.psi
+        W = np.eye(psi.shape[2]) + gram
+        inverse = np.linalg.inv(W)
+        self.q: FloatArray = np.einsum("nad,ade,nae->na", psi, inverse, psi)
+        self.p: FloatArray = np.einsum("nad,ad->na", psi, (inverse @ moments[..., None])[..., 0])
+        self.log_det: FloatArray = np.linalg.slogdet(W)[1]  # (K,)
+        self.pulls[:] = self.sums[:] = 0
+        self.since = 0
+        self.growth: FloatArray = np.zeros(len(psi))  # ln(det V / det V_last) over all blocks, (n,)
+        self.indices: FloatArray = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
+
+    def _indices(
+        self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
+    ) -> FloatArray:
+        x = 1 + pulls * q
+        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - 2 * np.log(self.policy.delta))
+        return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
+
+    def index(self) -> FloatArray:
+        """(n, K)."""
+        return self.indices
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """One step, or none when the server calls for a synchronisation."""
+        self.called = down is not None and down.kind == "call"
+        if self.called:
+            return Plan.wait(*self.pulls.shape)
+        if down is not None:
+            self._synchronise(down["gram"], down["moments"])
+        return super().plan(None, remaining)
+
+    def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:
+        """Only the arm that was played has a new index."""
+        q = self.q[rows, arms]
+        before = np.log1p(self.pulls[rows, arms] * q)
+        super().learn(rows, arms, feedback)
+        pulls = self.pulls[rows, arms]
+        self.growth += np.log1p(pulls * q) - before
+        self.indices[rows, arms] = self._indices(
+            q, self.p[rows, arms], pulls, self.sums[rows, arms], self.log_det[arms]
+        )
+        self.since += 1
+
+    def report(self, feedback: Feedback) -> Message | None:
+        """A request by those that have learnt enough, or what is new when called."""
+        agents, psi = self.view.agents, self.view.psi
+        if self.called:
+            gram = self.pulls[..., None, None] * (psi[..., :, None] * psi[..., None, :])
+            return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
+        super().report(feedback)
+        asking = self.growth * self.since > self.threshold
+        return Message("request", {}, agents[asking]) if asking.any() else None
+
+
+class DisLinUCBServer(ServerSide):
+    """Calls all agents when one asks, adds up what is new, and sends the sums back."""
+
+    def __init__(self, constants: Constants):
+        shape = (constants.num_arms, constants.dim)
+        self.gram: FloatArray = np.zeros((*shape, constants.dim))
+        self.moments: FloatArray = np.zeros(shape)
+
+    def answer(self, up: Message) -> Message:
+        """The call, or the sums."""
+        if up.kind == "request":
+            return Message("call")
+        self.gram = self.gram + up["gram"].sum(axis=0)
+        self.moments = self.moments + up["moments"].sum(axis=0)
+        return Message("sums", {"gram": self.gram, "moments": self.moments})

@@ -1,0 +1,238 @@
+"""What a run can prove about itself: each claim of the theory beside what was measured from messages and truth.
+
+The widths are recomputed here from what the server sent, not taken from the policy. The theorem of Fed-PE holds in the
+exact setting, and for resampled contexts with `distribution_regret` and wide enough widths. With fixed hidden contexts
+the bias <theta, phi - psi> never averages out, so coverage and what follows from it is measured but not claimed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fedbandit_envs.history import Exchange, History
+from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+
+_RANGE_TOLERANCE = 1e-6
+
+
+@runtime_checkable
+class TheoremPolicy(Protocol):
+    """What a policy must tell for Fed-PE's theorem to be checked on its runs."""
+
+    theorem: bool  # whether the theorem is claimed for it
+    width: float
+    sigma: float
+    ell: float | None
+    first: int
+    growth: int
+    gap: float
+    allocation: str
+
+    def alpha(self, constants: Constants) -> float:
+        """The confidence factor of its widths."""
+
+    def budget(self, phase: int) -> int:
+        """f_p."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of an audit; it holds if `measured` is at most `bound`."""
+
+    claim: str
+    bound: float
+    measured: float
+    claimed: bool = True  # whether theory promises it for this run
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measured value respects the bound."""
+        return bool(self.measured <= self.bound)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return (
+            ("holds" if self.holds else "FAILS")
+            if self.claimed
+            else f"{'true' if self.holds else 'not so'}, not claimed"
+        )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The claims of a run."""
+
+    claims: tuple[Claim, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that theory promises for the run holds."""
+        return all(claim.holds for claim in self.claims if claim.claimed)
+
+    def __getitem__(self, claim: str) -> Claim:
+        return next(row for row in self.claims if row.claim == claim)
+
+    def __str__(self) -> str:
+        size = max(len(row.claim) for row in self.claims)
+        lines = [f"{'claim':<{size}}  {'bound':>12}  {'measured':>12}  verdict"]
+        lines += [
+            f"{row.claim:<{size}}  {row.bound:>12.6g}  {row.measured:>12.6g}  {row.verdict}" for row in self.claims
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class _Phase:
+    """One phase as the messages tell it."""
+
+    number: int
+    theta: FloatArray  # (K, d) what the agents were sent before it
+    V: FloatArray  # (K, d, d)
+    before: BoolArray  # (M, K) active before the elimination
+    active: BoolArray  # (M, K) active after it
+    pulls: IntArray  # (M, K) allocated
+    played: IntArray  # (M, K) really pulled, of both kinds
+
+
+def audit(history: History) -> Audit:
+    """Check a run that was recorded (`play(..., record=True)`)."""
+    if history.exchanges is None or history.instance is None or history.view is None:
+        raise ValueError("history: expected one with its messages, got one without; use play(..., record=True)")
+    claims = [*_accounts(history)]
+    policy = history.policy
+    if isinstance(policy, TheoremPolicy) and policy.theorem:
+        claims += _theorem(history, policy, history.instance, history.view, list(_phases(history)))
+    return Audit(tuple(claims))
+
+
+def _accounts(history: History) -> Iterator[Claim]:
+    """What holds for every policy."""
+    constants = history.constants
+    assert history.exchanges is not None
+    pulls = np.sum([exchange.feedback.pulls() for exchange in history.exchanges], axis=0).sum(axis=1)
+    yield Claim("pulls of each agent differ from T by", 0, float(np.abs(pulls - constants.horizon).max()))
+    sent = sum(int(exchange.up.scalars().sum()) for exchange in history.exchanges if exchange.up is not None)
+    yield Claim("scalars up in the ledger differ from the messages by", 0, abs(sent - history.ledger.scalars_up))
+
+
+def _phases(history: History) -> Iterator[_Phase]:
+    assert history.exchanges is not None
+    shape = (history.constants.num_agents, history.constants.num_arms)
+    active = np.ones(shape, dtype=bool)
+    number = 0
+    estimates: Exchange | None = None
+    before = active
+    for exchange in history.exchanges:
+        if exchange.up is not None and exchange.up.kind == "active":
+            estimates, before = exchange, active
+            active = exchange.up.present["arms"]
+        elif estimates is not None and estimates.down is not None and exchange.down is not None:
+            number += 1
+            theta, V = estimates.down["theta"], estimates.down["V"]
+            yield _Phase(number, theta, V, before, active, exchange.down["pulls"], exchange.feedback.pulls())
+
+
+def _theorem(
+    history: History, policy: TheoremPolicy, instance: BanditInstance, view: View, phases: list[_Phase]
+) -> Iterator[Claim]:
+    constants = history.constants
+    exact = bool((view.psi == instance.phi).all())
+    claimed = _is_claimed(policy, instance, exact)
+    means = instance.distribution_means if instance.context == "resampled" else instance.means
+    gaps = instance.gaps("distribution_regret" if instance.context == "resampled" else "regret")
+    scale = policy.width * policy.sigma * policy.alpha(constants)
+    ell = policy.ell or constants.ell
+
+    errors, lost = 0.0, 0
+    for phase in phases:
+        r = np.einsum("mad,ad->ma", view.psi, phase.theta)
+        u = scale / ell * np.sqrt(_squared_norms(view.psi, phase.V))
+        ratio = np.abs(r - means) / np.where(u > 0, u, np.finfo(float).tiny)
+        errors = max(errors, float(ratio[phase.before].max()))
+        lost = int((~phase.active[np.arange(len(means)), means.argmax(axis=1)]).sum())
+    covered = errors < 1
+    yield Claim("largest error of an estimate, in widths", 1, errors, claimed)
+    yield Claim("agents that eliminated their best arm", 0, lost, claimed and covered)
+
+    dimensions = [_dimension(view.psi, np.ones(means.shape, dtype=bool))]
+    dimensions += [_dimension(view.psi, phase.active) for phase in phases]
+    designed = policy.allocation == "g-optimal"
+    yield from _design(policy, view, phases, dimensions, designed)
+    claimed = claimed and covered and designed
+    yield from _regret(history, policy, phases, dimensions, gaps, scale * constants.L / ell, claimed)
+    M, K, d = constants.num_agents, constants.num_arms, constants.dim
+    bound = M * K * (d * d + 2 * d) + len(phases) * M * K * (d * d + 2 * d + 2)
+    yield Claim("scalars sent, both ways", bound, history.ledger.scalars)
+
+
+def _is_claimed(policy: TheoremPolicy, instance: BanditInstance, exact: bool) -> bool:
+    """Whether the widths are honest: they cover the noise, and for resampled contexts what these add to it."""
+    constants = instance.constants(1)
+    if exact:
+        return policy.sigma * policy.width >= constants.noise_std
+    if instance.context != "resampled":
+        return False
+    tau = np.diagonal(instance.distribution.reward_covariance(instance.feature_map, instance.theta), axis1=1, axis2=2)
+    return bool(policy.sigma * policy.width >= np.sqrt(constants.noise_std**2 + tau.max()))
+
+
+def _design(
+    policy: TheoremPolicy, view: View, phases: list[_Phase], dimensions: list[int], claimed: bool
+) -> Iterator[Claim]:
+    """Rounding up only adds information, so the pulls must be as good as the design: f_p sum_i max_a g <= D + eps."""
+    excess, over = 0.0, 0
+    e = view.psi / np.linalg.norm(view.psi, axis=-1, keepdims=True)
+    for phase, dimension in zip(phases, dimensions[1:], strict=True):
+        budget = policy.budget(phase.number)
+        information = np.einsum("ma,mad,mae->ade", phase.pulls.astype(np.float64), e, e)
+        g = _squared_norms(e, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
+        excess = max(excess, budget * float(np.where(phase.active, g, 0).max(axis=1).sum()) - dimension)
+        over = max(over, int(phase.pulls.sum(axis=1).max()) - budget)
+    yield Claim("excess of the allocation over the optimal design", policy.gap * (1 + 1e-6), excess, claimed)
+    yield Claim("pulls allocated beyond f_p", view.constants.num_arms, over)
+
+
+def _regret(
+    history: History,
+    policy: TheoremPolicy,
+    phases: list[_Phase],
+    dimensions: list[int],
+    gaps: FloatArray,
+    scale: float,
+    claimed: bool,
+) -> Iterator[Claim]:
+    """The theorem's bounds, of each phase and in total; measured is the largest share of the bound."""
+    M, K, d = history.constants.num_agents, history.constants.num_arms, history.constants.dim
+    n, c, eps = policy.growth, policy.first, policy.gap
+    share = 0.0
+    for phase, dimension in zip(phases, dimensions[:-1], strict=True):
+        f, previous = policy.budget(phase.number), policy.budget(phase.number - 1)
+        bound = 4 * scale * np.sqrt(M * (dimension + eps)) * (f + K) / np.sqrt(previous)
+        share = max(share, float((phase.played * gaps).sum()) / bound)
+    yield Claim("regret of a phase, as a share of its bound", 1, share, claimed)
+    root = np.sqrt(n)
+    factor = np.sqrt(n * n - n) / (root - 1) * np.sqrt(history.steps) + K * root / (np.sqrt(c) * (root - 1))
+    bounds = M * K * c * gaps.max() + 4 * scale * np.sqrt(M * (d * K + eps)) * factor
+    total = np.einsum("cma,ma->c", history.pulls, gaps)
+    yield Claim("total regret, as a share of its bound", 1, float((total / bounds).max()), claimed)
+
+
+def _squared_norms(psi: FloatArray, V: FloatArray) -> FloatArray:
+    """||psi||_V^2 (M, K), infinite outside the range of V."""
+    values, vectors = np.linalg.eigh(V)
+    parts = np.einsum("ade,mad->mae", vectors, psi) ** 2
+    inside = values > 0.5 * _RANGE_TOLERANCE * values[:, -1:]
+    outside = (parts * ~inside).sum(axis=-1) > _RANGE_TOLERANCE**2 * parts.sum(axis=-1)
+    return np.where(outside, np.inf, (parts * np.where(inside, values, 0)).sum(axis=-1))
+
+
+def _dimension(psi: FloatArray, active: BoolArray) -> int:
+    """D, the sum over arms of the rank of the features of the agents for whom the arm is active."""
+    e = np.where(active[..., None], psi / np.linalg.norm(psi, axis=-1, keepdims=True), 0)
+    singular = np.linalg.svd(e.transpose(1, 0, 2), compute_uv=False)  # (K, min(M, d))
+    return int((singular > 1e-6 * singular.max(axis=1, keepdims=True)).sum())

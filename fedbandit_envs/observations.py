@@ -1,0 +1,48 @@
+"""What a learner can be shown as plain numbers: expected features and pull statistics, with their spaces.
+
+The PettingZoo wrappers and the Gymnasium views both build their observations from these.
+"""
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from fedbandit_envs.core import Tally
+from fedbandit_envs.instance import BanditInstance
+
+Rows = NDArray[np.float32]  # (n, length) one row an agent
+
+
+def flat_features(instance: BanditInstance, observe: str) -> Rows:
+    """(n, K d) the expected features psi of what the agents observe, arm by arm."""
+    return instance.observed(observe)[1].reshape(instance.num_agents, -1).astype(np.float32)
+
+
+def features_space(num_arms: int, dim: int) -> spaces.Box:
+    """The space of one row of `flat_features`."""
+    return spaces.Box(-np.inf, np.inf, (num_arms * dim,), np.float32)
+
+
+def pull_statistics(tally: Tally, horizon: int) -> Rows:
+    """(n, 2 K + 1) what an agent remembers of its episode, on scales that suit a network.
+
+    For each arm log(1 + pulls) / log(1 + T), in [0, 1]: the first pulls of an arm matter most. Then for each arm the
+    mean of its rewards, 0 before the first pull. Then the time t / T, in [0, 1].
+    """
+    known = np.log1p(tally.pulls) / np.log1p(horizon)
+    means = tally.sums / np.maximum(tally.pulls, 1)
+    time = np.full((len(known), 1), tally.steps / horizon)
+    return np.concatenate([known, means, time], axis=1).astype(np.float32)
+
+
+def statistics_space(num_arms: int) -> spaces.Box:
+    """The space of one row of `pull_statistics`."""
+    low = np.repeat([0, -np.inf, 0], [num_arms, num_arms, 1]).astype(np.float32)
+    high = np.repeat([1, np.inf, 1], [num_arms, num_arms, 1]).astype(np.float32)
+    return spaces.Box(low, high, dtype=np.float32)
+
+
+def joined(*boxes: spaces.Box) -> spaces.Box:
+    """The space of rows of each of these flat Boxes, one after the other."""
+    low = np.concatenate([box.low for box in boxes])
+    return spaces.Box(low, np.concatenate([box.high for box in boxes]), dtype=low.dtype.type)

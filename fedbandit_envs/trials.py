@@ -1,0 +1,67 @@
+"""One trial of an experiment: every policy on the same instance, boiled down to a record of plain arrays."""
+
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.channel import COUNTS
+from fedbandit_envs.experiment import Experiment
+from fedbandit_envs.history import History
+from fedbandit_envs.instance import REGRETS
+from fedbandit_envs.rounds import play
+from fedbandit_envs.validation import FloatArray
+
+Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
+
+
+def play_trial(experiment: Experiment, trial: int, audit: bool = False) -> Record:
+    """Play trial number `trial`; with `audit`, also check each run against the claims made about it."""
+    seed = experiment.trial_seed(trial)
+    policies: Record = {}
+    for place, spec in enumerate(experiment.policies):
+        policy = spec.make()
+        history = play(experiment.environment_for(policy), policy, seed=seed, record=audit)
+        policies[str(place)] = summary(history) | ({"audit": audited(history)} if audit else {})
+    return {"trial": trial, "seed": str(seed), "policies": policies}
+
+
+def summary(history: History) -> Record:
+    """What is kept of a run: curves over its checkpoints, numbers of each agent at the end, and totals."""
+    curves: Record = {}
+    agents: Record = {}
+    for kind in REGRETS:
+        regret = history.regret(kind)
+        curves[f"mean_{kind}"], curves[f"worst_{kind}"] = regret.mean(axis=1), regret.max(axis=1)
+        agents[kind] = regret[-1]
+    curves["active_arms"] = history.active.mean(axis=1)
+    curves["settled_share"] = (history.active == 1).mean(axis=1)
+    curves["wrong_share"] = wrong_share(history)
+    counts = cumulative_counts(history)
+    curves.update({name: counts[:, column] for column, name in enumerate(COUNTS)})
+    ledger = history.ledger
+    totals = {name: int(ledger.per_agent[:, column].sum()) for column, name in enumerate(COUNTS)}
+    return {
+        "steps": history.steps,
+        "curves": curves,
+        "agents": agents,
+        "totals": totals | {"rounds": ledger.rounds},
+    }
+
+
+def wrong_share(history: History) -> FloatArray:
+    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best."""
+    lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
+    gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
+    return (gaps[..., 0] > 0).mean(axis=1)
+
+
+def cumulative_counts(history: History) -> FloatArray:
+    """(C, len(COUNTS)) what had crossed by each checkpoint, the report of its plan included."""
+    rounds = history.ledger.per_round
+    sums = np.concatenate([np.zeros((1, len(COUNTS)), np.int64), rounds[:, 1:].cumsum(axis=0)])
+    return sums[np.searchsorted(rounds[:, 0], history.steps, side="right")].astype(np.float64)
+
+
+def audited(history: History) -> Record:
+    """The verdicts of `audit` on a recorded run, as plain numbers."""
+    raise NotImplementedError

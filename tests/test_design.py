@@ -1,0 +1,383 @@
+"""The multi-agent G-optimal design: its certificate, its steps, its degenerate cases, and rounding."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pytest
+from fedbandit_agents.design import RANK_TOLERANCE, allocate, g_optimal, inverse_on_span, uniform
+from fedbandit_agents.design_steps import Multiplicative, block_sweep, log_det, multiplicative_step, row_gaps, whiten
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def random_problem(seed, m=6, k=4, d=3, density=0.7):
+    rng = np.random.default_rng(seed)
+    active = rng.random((m, k)) < density
+    active[np.arange(m), rng.integers(k, size=m)] = True
+    return unit(rng.standard_normal((m, k, d))), active
+
+
+def certificate(directions, active, pi):
+    """G - D, D and sum pi g from the definition: loops, a thin SVD for the span, nothing of the program under test."""
+    m, k, _ = directions.shape
+    g = np.full((m, k), -np.inf)
+    rank = 0
+    for a in range(k):
+        rows = np.flatnonzero(active[:, a])
+        if not len(rows):
+            continue
+        left, values, _ = np.linalg.svd(directions[rows, a], full_matrices=False)
+        x = left[:, values > RANK_TOLERANCE * values[0]] if values[0] > 0 else left[:, :0]
+        rank += x.shape[1]
+        v = sum((pi[i, a] * np.outer(x[n], x[n]) for n, i in enumerate(rows)), np.zeros((x.shape[1],) * 2))
+        for n, i in enumerate(rows):
+            g[i, a] = x[n] @ np.linalg.solve(v, x[n]) if x.shape[1] else 0.0
+    spent = sum(pi[i, a] * g[i, a] for i in range(m) for a in range(k) if active[i, a])
+    return g.max(1).sum() - rank, rank, spent
+
+
+def objective(directions, active, pi):
+    """F = sum_a log det V_a, for arms whose directions span everything."""
+    return sum(
+        np.linalg.slogdet(sum(p * np.outer(e, e) for p, e in zip(pi[:, a], directions[:, a], strict=True)))[1]
+        for a in range(active.shape[1])
+    )
+
+
+def assert_proved(design, directions, active, gap):
+    assert design.stopped in {"gap", "trivial"}
+    left, rank, spent = certificate(directions, active, design.pi)
+    assert design.dimension == rank
+    assert spent == pytest.approx(rank, abs=1e-8)
+    assert -1e-8 <= left <= gap + 1e-8
+    assert design.gap == pytest.approx(left, abs=1e-8)
+    assert np.all(design.pi >= 0)
+    assert np.all(design.pi[~active] == 0)
+    assert design.pi.sum(1) == pytest.approx(np.ones(len(active)), abs=1e-12)
+
+
+@pytest.mark.parametrize("gap", [0.1, 1e-3, 1e-7])
+@pytest.mark.parametrize("seed", range(4))
+def test_certificate_recomputed_from_the_definition_is_the_one_reported(seed, gap):
+    directions, active = random_problem(seed, m=20, k=5)
+    assert_proved(g_optimal(directions, active, gap=gap), directions, active, gap)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_design_agrees_with_a_general_convex_solver(seed):
+    directions, active = random_problem(seed, m=8, k=3, d=2, density=0.8)
+    active[:3] = True
+    weights = cvxpy.Variable(active.shape, nonneg=True)
+    f = sum(
+        cvxpy.log_det(directions[:, a].T @ cvxpy.diag(weights[:, a]) @ directions[:, a]) for a in range(active.shape[1])
+    )
+    constraints = [cvxpy.sum(weights, axis=1) == 1, weights[~active] == 0]
+    problem = cvxpy.Problem(cvxpy.Maximize(f), constraints)
+    problem.solve(solver="CLARABEL")
+    ours = g_optimal(directions, active, gap=1e-7)
+    assert objective(directions, active, ours.pi) == pytest.approx(problem.value, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_block_and_multiplicative_steps_agree_with_the_solver(seed):
+    directions, active = random_problem(seed, m=8, k=3, d=2)
+    problem, _, _ = whiten(directions, active)
+    best = log_det(problem.information(g_optimal(directions, active, gap=1e-7).pi.T))
+    start = uniform(active).T
+    for step, repeats in ((block_sweep, 500), (multiplicative_step, 3000)):
+        pi = start
+        for _ in range(repeats):
+            pi = step(problem, pi)
+        assert log_det(problem.information(pi)) == pytest.approx(best, abs=2e-4)
+
+
+@pytest.mark.parametrize("step", [block_sweep, multiplicative_step])
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_steps_keep_rows_on_the_simplex_and_never_lower_f(step, seed):
+    directions, active = random_problem(seed, m=6, k=4, d=2)
+    problem, _, _ = whiten(directions, active)
+    pi = uniform(active).T
+    for _ in range(5):
+        after = step(problem, pi)
+        assert after.sum(0) == pytest.approx(np.ones(6))
+        assert np.all(after[~problem.active] == 0)
+        assert np.all(after >= 0)
+        assert log_det(problem.information(after)) >= log_det(problem.information(pi)) - 1e-12
+        pi = after
+
+
+def test_block_step_is_the_exact_maximiser_over_one_agent():
+    # One agent free between two arms of which another agent holds 1 each: max log(1 + p) + log(1 + 1 - p) at p = 1/2,
+    # and with 3 agents on the first arm, max log(3 + p) + log(1 + 1 - p) at p = 0.
+    for holders, expected in ((1, 0.5), (3, 0.0)):
+        active = np.array([[True, True]] + [[True, False]] * holders + [[False, True]])
+        problem, _, _ = whiten(np.ones((len(active), 2, 1)), active)
+        assert block_sweep(problem, uniform(active).T)[0, 0] == pytest.approx(expected)
+
+
+def test_block_sweep_refuses_a_shared_matrix():
+    problem, _, _ = whiten(np.ones((2, 2, 1)), np.ones((2, 2), bool), shared=True)
+    with pytest.raises(ValueError, match="one matrix per arm"):
+        block_sweep(problem, np.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_f_never_falls_from_one_iteration_to_the_next(seed):
+    directions, active = random_problem(seed, m=15, k=4, d=3)
+    problem, _, _ = whiten(directions, active)
+    start = g_optimal(directions, np.ones_like(active), gap=1e-4).pi
+    for warm in (None, start):
+        values = [
+            log_det(problem.information(g_optimal(directions, active, gap=1e-6, max_iterations=n, start=warm).pi.T))
+            for n in range(12)
+        ]
+        assert np.all(np.diff(values) >= -1e-11)
+
+
+def test_iteration_limit_is_said():
+    design = g_optimal(*random_problem(0), gap=1e-6, max_iterations=1)
+    assert (design.stopped, design.iterations) == ("iterations", 1)
+    assert design.gap > 1e-6
+
+
+def test_first_order_solver_for_large_problems_reaches_the_same_optimum(monkeypatch):
+    monkeypatch.setattr("fedbandit_agents.design._LARGEST_SYSTEM", 0)
+    directions, active = random_problem(1, m=20, k=5)
+    design = g_optimal(directions, active, gap=1e-2)
+    assert_proved(design, directions, active, 1e-2)
+    assert design.iterations > 10
+
+
+def test_growing_power_is_given_up_when_it_lowers_f():
+    solver = Multiplicative(whiten(*random_problem(0))[0])
+    solver.step(np.full((4, 6), 0.25), np.eye(3)[None], np.ones((4, 6)), 0.1)
+    assert solver.power > 1
+    solver.reject()
+    assert solver.power == 1
+
+
+class TestDegenerate:
+    """The cases of ALGORITHMS.md section 4, and worse ones."""
+
+    def test_arm_active_for_one_agent_has_variance_one_over_its_weight(self):
+        directions = unit(np.random.default_rng(0).standard_normal((3, 2, 2)))
+        active = np.array([[True, True], [False, True], [False, True]])
+        design = g_optimal(directions, active, gap=1e-7)
+        assert_proved(design, directions, active, 1e-7)
+        assert design.dimension == 3
+
+    def test_agents_with_one_arm_give_it_all_their_weight(self):
+        directions, active = random_problem(3)
+        active[0] = [False, True, False, False]
+        assert g_optimal(directions, active).pi[0].tolist() == [0.0, 1.0, 0.0, 0.0]
+
+    def test_nothing_to_choose_needs_no_iteration(self):
+        directions, _ = random_problem(0)
+        active = np.eye(6, 4, dtype=bool)
+        active[4:, 1] = True
+        design = g_optimal(directions, active)
+        assert (design.stopped, design.iterations, design.gap) == ("trivial", 0, 0.0)
+        assert_proved(design, directions, active, 1e-9)
+
+    def test_arm_active_for_nobody_is_left_out(self):
+        directions, active = random_problem(2, density=1)
+        active[:, 2] = False
+        design = g_optimal(directions, active, gap=1e-6)
+        assert_proved(design, directions, active, 1e-6)
+        assert design.dimension == 9
+
+    @pytest.mark.parametrize(("m", "k", "d"), [(1, 1, 1), (1, 4, 3), (5, 1, 3), (6, 4, 1), (2, 3, 7)])
+    def test_smallest_sizes(self, m, k, d):
+        directions, active = random_problem(0, m, k, d, density=1)
+        design = g_optimal(directions, active, gap=1e-7)
+        assert_proved(design, directions, active, 1e-7)
+        assert design.dimension == k * min(m, d)
+
+    def test_identical_directions_have_rank_one_and_are_solved_by_equal_totals(self):
+        directions = np.tile(unit(np.ones(3)), (6, 3, 1))
+        active = np.ones((6, 3), bool)
+        design = g_optimal(directions, active, gap=1e-7)
+        assert_proved(design, directions, active, 1e-7)
+        assert design.dimension == 3
+        assert design.pi.sum(0) == pytest.approx([2, 2, 2], abs=1e-3)
+
+    @pytest.mark.parametrize("tilt", [0, 1e-9, 1e-7, 1e-5, 1e-4, 1e-2])
+    def test_collinear_and_nearly_collinear_directions(self, tilt):
+        rng = np.random.default_rng(1)
+        directions = unit(np.array([1.0, 0, 0]) + tilt * rng.standard_normal((9, 4, 3)))
+        active = np.ones((9, 4), bool)
+        design = g_optimal(directions, active, gap=1e-5)
+        assert_proved(design, directions, active, 1e-5)
+        assert design.dimension == (12 if tilt >= 1e-5 else 4)
+
+    def test_directions_of_any_length_give_the_same_design_when_an_arm_is_scaled(self):
+        directions, active = random_problem(4)
+        scaled = directions * np.array([1.0, 1e-3, 50.0, 7.0])[:, None]
+        assert g_optimal(scaled, active, gap=1e-6).pi == pytest.approx(
+            g_optimal(directions, active, gap=1e-6).pi, abs=1e-5
+        )
+
+    def test_zero_vectors_span_nothing(self):
+        directions, active = random_problem(5, density=1)
+        directions[:, 0] = 0
+        directions[1] = 0
+        design = g_optimal(directions, active, gap=1e-5)
+        assert_proved(design, directions, active, 1e-5)
+        assert g_optimal(np.zeros((2, 2, 2)), np.ones((2, 2), bool)).dimension == 0
+
+
+@given(
+    m=st.integers(1, 6),
+    k=st.integers(2, 6),
+    d=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["random", "grid", "equal", "flat", "near"]),
+    gap=st.sampled_from([0.1, 1e-3, 1e-6]),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_small_problem_reaches_its_gap(m, k, d, seed, kind, gap):
+    rng = np.random.default_rng(seed)
+    _, active = random_problem(seed, m, k, d, rng.uniform(0.2, 1))
+    directions = rng.standard_normal((m, k, d))
+    if kind == "grid":
+        directions = np.eye(d)[rng.integers(d, size=(m, k))]
+    elif kind == "equal":
+        directions = np.repeat(directions[:, :1], k, 1)
+    elif kind == "flat":
+        directions[..., d // 2 + 1 :] = 0
+    elif kind == "near":
+        directions = directions[:1] + 1e-3 * directions
+    directions = unit(directions)
+    design = g_optimal(directions, active, gap=gap)
+    assert_proved(design, directions, active, gap)
+    smaller = active & (rng.random((m, k)) < 0.7)
+    smaller[~smaller.any(1)] = active[~smaller.any(1)]
+    assert_proved(g_optimal(directions, smaller, gap=gap, start=design.pi), directions, smaller, gap)
+
+
+class TestWarmStart:
+    def test_same_problem_returns_the_same_design_at_once(self):
+        directions, active = random_problem(0, m=30, k=6)
+        first = g_optimal(directions, active)
+        again = g_optimal(directions, active, start=first.pi)
+        assert (again.iterations, again.stopped) == (0, "gap")
+        assert again.pi == pytest.approx(first.pi, abs=1e-15)
+
+    def test_start_without_rank_or_weight_is_repaired(self):
+        rng = np.random.default_rng(0)
+        directions = unit(rng.standard_normal((6, 2, 3)))
+        active = np.ones((6, 2), bool)
+        one_arm_each = np.eye(2)[[0, 0, 1, 1, 1, 1]]  # V_0 has rank 2 of 3
+        assert_proved(g_optimal(directions, active, start=one_arm_each, gap=1e-5), directions, active, 1e-5)
+        assert_proved(g_optimal(directions, active, start=np.zeros((6, 2)), gap=1e-5), directions, active, 1e-5)
+
+    def test_start_from_before_an_elimination_needs_no_more_steps(self):
+        directions, active = random_problem(1, m=60, k=8, density=1)
+        before = g_optimal(directions, active, gap=1e-2)
+        active = active.copy()
+        active[:2, :3] = False
+        cold = g_optimal(directions, active, gap=1e-2)
+        warm = g_optimal(directions, active, gap=1e-2, start=before.pi)
+        assert_proved(warm, directions, active, 1e-2)
+        assert warm.iterations <= cold.iterations + 1
+
+
+def test_solutions_are_sparse():
+    rng = np.random.default_rng(0)
+    directions = unit(np.array([2.0, 0, 0]) + rng.standard_normal((100, 10, 3)))  # all to one side, as features are
+    active = np.ones((100, 10), bool)
+    assert np.count_nonzero(g_optimal(directions, active, gap=0.1).pi) < 600
+    assert np.count_nonzero(g_optimal(directions, active, gap=1e-3).pi) < 300
+
+
+def test_second_order_steps_pay_little_for_a_small_gap():
+    directions, active = random_problem(0, m=100, k=10, density=1)
+    assert g_optimal(directions, active, gap=0.1).iterations <= 8
+    assert g_optimal(directions, active, gap=1e-6).iterations <= 25
+
+
+@pytest.mark.parametrize("first_order", [False, True])
+def test_shared_design_is_the_design_of_one_matrix(first_order, monkeypatch):
+    if first_order:
+        monkeypatch.setattr("fedbandit_agents.design._LARGEST_SYSTEM", 0)
+    gap = 1e-2 if first_order else 1e-6
+    directions, active = random_problem(2, m=7, k=4, d=3)
+    design = g_optimal(directions, active, gap=gap, shared=True)
+    v = np.einsum("ma,mai,maj->ij", design.pi, directions, directions)
+    g = np.where(active, np.einsum("mai,ij,maj->ma", directions, np.linalg.inv(v), directions), -np.inf)
+    assert design.dimension == 3
+    assert 0 <= g.max(1).sum() - 3 <= gap
+    assert design.gap == pytest.approx(g.max(1).sum() - 3, abs=1e-9)
+
+
+class TestAllocation:
+    @given(seed=st.integers(0, 1000), budget=st.integers(0, 10**6))
+    @settings(max_examples=40, deadline=None)
+    def test_rounding_covers_the_design_within_the_phase(self, seed, budget):
+        directions, active = random_problem(seed)
+        pi = g_optimal(directions, active).pi
+        pulls = allocate(pi, active, budget, directions)
+        assert np.all(pulls >= pi * budget - 1e-9)
+        assert np.all(pulls.sum(1) <= budget + active.sum(1))
+        assert np.all(pulls[~active] == 0)
+
+    def test_rounding_never_lowers_the_rank(self):
+        directions = np.zeros((3, 2, 2))
+        directions[:, :, 0] = 1
+        directions[0, 0] = [0, 1]  # the only one to see the second dimension of arm 0
+        active = np.ones((3, 2), bool)
+        pi = np.array([[1e-12, 1 - 1e-12], [1 - 1e-12, 1e-12], [1.0, 0.0]])
+        pulls = allocate(pi, active, 64, directions)
+        assert pulls.tolist() == [[1, 64], [64, 0], [64, 0]]
+
+    def test_negative_budget_is_refused(self):
+        with pytest.raises(ValueError, match="0 pulls or more, received -1"):
+            allocate(np.ones((1, 1)), np.ones((1, 1), bool), -1, np.ones((1, 1, 1)))
+
+    def test_uniform_spreads_over_the_active_arms(self):
+        assert uniform(np.array([[True, True, False], [False, True, False]])).tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
+
+
+def test_inverse_on_span_is_the_pseudo_inverse_and_its_range():
+    directions, active = random_problem(3, m=5, k=4, d=3)
+    directions[:, 0] = directions[0, 0]
+    weights = np.where(active, np.random.default_rng(0).integers(1, 10**5, active.shape), 0.0)
+    inverse, projector = inverse_on_span(directions, weights)
+    for a in range(4):
+        v = sum(w * np.outer(e, e) for w, e in zip(weights[:, a], directions[:, a], strict=True))
+        expected = np.linalg.pinv(v, rcond=1e-12, hermitian=True)
+        assert inverse[a] == pytest.approx(expected, rel=1e-7, abs=1e-9 * abs(expected).max())
+        assert projector[a] == pytest.approx(v @ expected, abs=1e-7)
+
+
+def test_row_gaps_are_each_agents_share():
+    pi, g = np.array([[0.5, 1.0], [0.5, 0.0]]), np.array([[2.0, 1.0], [4.0, 3.0]])
+    assert row_gaps(pi, g).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"directions": np.ones((2, 3))}, r"shape \(agents, arms, dimensions\).*received \(2, 3\)"),
+        (
+            {"active": np.ones((2, 2), bool)},
+            r"active must be booleans of shape \(3, 2\).*received bool of shape \(2, 2\)",
+        ),
+        ({"active": np.ones((3, 2))}, "active must be booleans.*received float64"),
+        ({"active": np.array([[True, True], [False, False], [True, True]])}, "agent 1 has none"),
+        ({"directions": np.full((3, 2, 2), np.nan)}, "must be finite"),
+        ({"gap": 0.0}, "gap must be positive, received 0"),
+        ({"start": np.ones((2, 2))}, r"start must be weights >= 0 of shape \(3, 2\), received shape \(2, 2\)"),
+        ({"start": -np.ones((3, 2))}, "least value -1"),
+    ],
+)
+def test_bad_input_is_refused_with_what_was_expected_and_received(change, message):
+    arguments = {"directions": np.ones((3, 2, 2)), "active": np.ones((3, 2), bool)} | change
+    with pytest.raises(ValueError, match=message):
+        g_optimal(arguments.pop("directions"), arguments.pop("active"), **arguments)
