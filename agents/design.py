@@ -21,11 +21,11 @@ from .design_steps import (
     Multiplicative,
     Problem,
     block_sweep,
+    gap_of,
     invert,
     log_det,
     multiplicative_step,
     multiplied,
-    row_gaps,
     settle,
     span,
     whiten,
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank and leaves the boundary, where steps are short
-_LARGEST_SYSTEM = 1200  # unknowns of a second-order step; beyond, many cheap steps beat a few dear ones
+_LARGEST_SYSTEM = 250  # unknowns of second-order steps at gap 0.1; beyond, many cheap steps beat a few dear ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
 _DROPPED = 1e-10  # ALGORITHMS.md section 3, step 2: a pair due fewer pulls than this gets none
@@ -86,7 +86,7 @@ def g_optimal(
     everything = pi.size == len(arms) * len(agents)
     chosen = ... if everything else np.ix_(agents, arms)
     weights = pi[chosen].T.copy()  # (arms, agents)
-    solver = _solver(free)
+    solver = _solver(free, gap)
     result = None
     if start is not None:
         kept = np.where(free.active, start[chosen].T, 0.0)
@@ -102,9 +102,11 @@ def g_optimal(
 Result = tuple[FloatArray, float, int, str]  # pi (K, M), its gap, iterations, why it stopped
 
 
-def _solver(problem: Problem) -> Solver:
+def _solver(problem: Problem, target: float) -> Solver:
+    """The faster of the two: first-order steps grow in number like 1 / gap, second-order ones in cost like size^3."""
     groups, d = problem.base.shape[:2]
-    return InteriorPoint(problem) if groups * d * (d + 1) // 2 <= _LARGEST_SYSTEM else Multiplicative(problem)
+    largest = _LARGEST_SYSTEM * min(float(np.cbrt(0.1 / target)), 12.0)
+    return InteriorPoint(problem) if groups * d * (d + 1) // 2 <= largest else Multiplicative(problem)
 
 
 def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
@@ -113,7 +115,7 @@ def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
         information, g = solver.evaluate(pi)
     except np.linalg.LinAlgError:
         return None
-    left = float(row_gaps(pi, g).sum())
+    left = gap_of(pi, g)
     if left > target or np.linalg.eigvalsh(information).min() < _SINGULAR:
         return None
     return pi, max(left, 0.0), 0, "gap"
@@ -125,7 +127,7 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
     solver.begin(pi, g)
     rejected = 0
     for iteration in range(max_iterations + 1):
-        left = float(row_gaps(pi, g).sum())
+        left = gap_of(pi, g)
         if left <= target:
             pi, left = _sparse(solver, pi, information, g, left, target)
             return pi, max(left, 0.0), iteration, "gap"
@@ -133,14 +135,16 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             return pi, left, iteration, "stalled"
         if iteration == max_iterations:
             break
-        candidate = solver.step(pi, information, g, target)
-        ahead = solver.evaluate(candidate)
-        # Concave F rose if it still climbs at the far end.
-        if (ahead[1] * (candidate - pi)).sum() >= 0 or log_det(ahead[0]) >= log_det(information):
-            rejected = 0
-        else:
+        try:
+            candidate = solver.step(pi, information, g, target)
+            ahead = solver.evaluate(candidate)
+            # Concave F rose if it still climbs at the far end.
+            rose = np.vdot(ahead[1], candidate - pi) >= 0 or log_det(ahead[0]) >= log_det(information)
+        except np.linalg.LinAlgError:
+            rose = False
+        rejected = 0 if rose else rejected + 1
+        if not rose:
             solver.reject()
-            rejected += 1
             candidate = multiplied(pi, g)  # never lowers F
             ahead = solver.evaluate(candidate)
         pi, (information, g) = candidate, ahead
@@ -155,19 +159,18 @@ def _sparse(
     Fewer pairs mean fewer pulls lost to rounding up and fewer scalars to send. A weight vanishes at the optimum where
     its g stays below the agent's largest: small weights with much to spare go.
     """
-    worth, spare = pi * ((pi * g).sum() / pi.shape[1]), g.max(0) - g
-    for share in (0.3, 0.05):
-        candidate = np.where(worth >= share * spare, pi, 0.0)
+    moved = multiplied(pi, g)
+    worth, spare = pi * (np.vdot(pi, g) / pi.shape[1]), g.max(0) - g
+    for share in (0.3, 0.03, 0.003):
+        candidate = np.where(worth >= share * spare, moved, 0.0)
         candidate /= candidate.sum(0)
-        for _ in range(2):
-            try:
-                ahead, g_ahead = solver.evaluate(candidate)
-            except np.linalg.LinAlgError:  # the rank went
-                break
-            after = float(row_gaps(candidate, g_ahead).sum())
-            if after <= target and log_det(ahead) >= log_det(information):
-                return candidate, after
-            candidate = multiplied(candidate, g_ahead)
+        try:
+            ahead, g_ahead = solver.evaluate(candidate)
+        except np.linalg.LinAlgError:  # too few are left to span the arm
+            continue
+        after = gap_of(candidate, g_ahead)
+        if after <= target and log_det(ahead) >= log_det(information):
+            return candidate, after
     return pi, left
 
 

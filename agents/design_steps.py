@@ -6,8 +6,9 @@ Arrays put arms first and agents last, so that every product over agents runs al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
 
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
+_SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
 
@@ -92,21 +94,21 @@ def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
     Returns it with those arms and agents. Agents with one active arm give it all their weight, through `base`.
     """
     free = problem.active.sum(0) > 1
-    if free.all():
-        return problem, np.arange(len(problem.x)), np.arange(len(free))
     agents = np.flatnonzero(free)
-    settled = problem.x[:, :, ~free]
-    gram = settled @ settled.transpose(0, 2, 1)
-    base = problem.base + (gram.sum(0, keepdims=True) if problem.shared else gram)
-    arms = np.flatnonzero(problem.active[:, agents].any(1))
-    kept = np.ix_(arms, agents)
-    x = np.ascontiguousarray(problem.x.transpose(0, 2, 1)[kept].transpose(0, 2, 1))
-    return Problem(x, problem.active[kept], base if problem.shared else base[arms]), arms, agents
+    if len(agents) == len(free):
+        return problem, np.arange(len(problem.x)), agents
+    base = problem.information(np.where(free, 0.0, problem.active))
+    active = problem.active[:, agents]
+    arms = np.flatnonzero(active.any(1))
+    x = problem.x[:, :, agents]
+    if len(arms) < len(x):
+        x, active, base = x[arms], active[arms], base if problem.shared else base[arms]
+    return Problem(x, active, base), arms, agents
 
 
-def row_gaps(pi: FloatArray, g: FloatArray) -> FloatArray:
-    """Each agent's share of G - D, (M,)."""
-    return np.asarray(g.max(0) - (pi * g).sum(0))
+def gap_of(pi: FloatArray, g: FloatArray) -> float:
+    """G - D over these agents."""
+    return float(g.max(0).sum() - np.vdot(pi, g))
 
 
 def log_det(information: FloatArray) -> float:
@@ -122,9 +124,10 @@ def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
 def multiplied(pi: FloatArray, g: FloatArray, power: float = 1.0) -> FloatArray:
     """The multiplicative step where g is known; only power 1 is sure to raise F."""
     mean = (pi * g).sum(0)
-    mean += mean == 0  # every active vector is zero: nothing to choose by
-    raised = pi * ((g / mean) ** power if power != 1.0 else g / mean)
-    return np.asarray(raised / raised.sum(0)) if raised.sum() > 0 else pi
+    nothing = mean == 0  # an agent all of whose vectors are zero has nothing to choose by
+    ratio = g / (mean + nothing) + nothing
+    raised = pi * (ratio if power == 1.0 else ratio**power)
+    return np.asarray(raised / raised.sum(0))
 
 
 def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
@@ -206,91 +209,117 @@ class InteriorPoint:
 
     def __init__(self, problem: Problem) -> None:
         rows, columns = _triangle(problem.x.shape[1])[:2]
-        self.problem = problem
-        self.products = problem.x[:, rows] * problem.x[:, columns]  # (K, s, M)
+        groups, s = len(problem.base), len(rows)
+        self.base, self.shared = problem.base, problem.shared
+        self.products = np.empty((len(problem.x), s, problem.x.shape[2]))  # (K, s, M)
+        for n, (i, j) in enumerate(zip(rows, columns, strict=True)):
+            np.multiply(problem.x[:, i], problem.x[:, j], out=self.products[:, n])
         self.on = problem.active.astype(np.float64)
         self.off = 1.0 - self.on
-        self.pairs = float(np.count_nonzero(problem.active))
+        self.pairs = np.count_nonzero(problem.active)
         self.z = self.on
         self.floor = 0.0
+        # Work space: fresh memory of this size costs more than the arithmetic on it.
+        self.weighted = np.empty((len(problem.x), s, min(problem.x.shape[2], _BLOCK)))
+        self.matrix = np.empty((groups * s, groups * s))
+        self.diagonal = np.einsum("isit->ist", self.matrix.reshape(groups, s, groups, s))  # a view
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
-        d = self.problem.x.shape[1]
-        rows, columns, times, entry = _triangle(d)[:4]
-        information = self.problem.base + self._collect(pi)[:, entry]
+        rows, columns, times, entry = _triangle(self.base.shape[1])[:4]
+        information = self.base + self._collect(pi)[:, entry]
         inverse = invert(information)[:, rows, columns]
-        return information, np.asarray(np.vecmat(inverse * times, self.products))
+        inverse *= times
+        return information, np.asarray(np.vecmat(inverse, self.products))
 
     def _collect(self, weights: FloatArray) -> FloatArray:
         """The upper entries (groups, s) of sum_i weights x x^T."""
         upper: FloatArray = np.matvec(self.products, weights)
-        return upper.sum(0, keepdims=True) if self.problem.shared else upper
+        return upper.sum(0, keepdims=True) if self.shared else upper
 
     def begin(self, pi: FloatArray, g: FloatArray) -> None:
         """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
-        self.z = self.on * (row_gaps(pi, g).sum() / self.pairs) / (pi + self.off) + self.off
-        self.floor = _SMALLEST_CURVATURE * float((pi * g).sum() / pi.shape[1]) ** 2
+        self.z = self.on * (gap_of(pi, g) / self.pairs) / (pi + self.off) + self.off
+        self.floor = _SMALLEST_CURVATURE * float(np.vdot(pi, g) / pi.shape[1]) ** 2
 
     def reject(self) -> None:
         """The last step lowered F: nothing to undo, z stays a valid scaling."""
 
     def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
-        """The matrix (groups s, groups s) of V (x) V + S P S^T, P = diag(theta) - theta theta^T / total by row."""
+        """V (x) V + S P S^T (groups s, groups s), where P = diag(theta) - theta theta^T / total for each agent."""
         ik, jl, il = _triangle(information.shape[1])[4:]
-        groups, s = len(information), len(ik)
-        flat = information.reshape(groups, -1)
-        v_il = flat[:, il]
-        own = 0.5 * (flat[:, ik] * flat[:, jl] + v_il * v_il.transpose(0, 2, 1))
-        matrix = np.zeros((groups, s, groups, s))
-        square = matrix.reshape(groups * s, groups * s)
+        entries = information.reshape(len(information), -1)
+        cross = entries[:, il]
+        own = entries[:, ik] * entries[:, jl]
+        own += cross * cross.transpose(0, 2, 1)
+        own *= 0.5
         root = 1 / np.sqrt(total)
         for first in range(0, theta.shape[1], _BLOCK):
             block = slice(first, first + _BLOCK)
-            products = self.products[:, :, block]
-            weighted = products * theta[:, None, block]
+            products, weights = self.products[:, :, block], theta[:, None, block]
+            weighted = np.multiply(products, weights, out=self.weighted[:, :, : weights.shape[2]])
             terms = weighted @ products.transpose(0, 2, 1)
-            if self.problem.shared:
-                terms, weighted = terms.sum(0, keepdims=True), weighted.sum(0)
-            own += terms
-            weighted *= root[block]
-            flat = weighted.reshape(groups * s, -1)
-            square -= flat @ flat.T
-        diagonal = np.arange(groups)
-        matrix[diagonal, :, diagonal, :] += own
-        return square
+            own += terms.sum(0) if self.shared else terms
+            means = weighted.sum(0) if self.shared else weighted
+            means *= root[block]
+            means = means.reshape(len(self.matrix), -1)
+            if first:
+                self.matrix -= means @ means.T
+            else:
+                np.negative(np.matmul(means, means.T, out=self.matrix), out=self.matrix)
+        self.diagonal += own
+        return self.matrix
 
     def step(self, pi: FloatArray, information: FloatArray, g: FloatArray, target: float) -> FloatArray:
         """The next pi, z moved along; mu goes no lower than the gap `target` needs, since small z cost accuracy."""
         inverse_z = self.on / np.maximum(self.z, self.floor * pi)
         theta = pi * inverse_z
         total = theta.sum(0)
-        matrix = self._system(information, theta, total)
+        share = theta / total
+        solve = _factor(self._system(information, theta, total))
 
         def newton(r: FloatArray) -> FloatArray:
-            """The change of pi relative to pi, for g plus the centring terms."""
-            right = self._collect(theta * (r - (theta * r).sum(0) / total))
-            y = np.linalg.solve(matrix, right.ravel()).reshape(right.shape)
-            slope = r - np.vecmat(y, self.products)
-            slope -= (theta * slope).sum(0) / total
+            """The change of pi relative to pi, for r = g plus the centring terms."""
+            slope: FloatArray = r - (share * r).sum(0)
+            right = self._collect(theta * slope)
+            slope -= np.vecmat(solve(right.ravel()).reshape(right.shape), self.products)
+            slope -= (share * slope).sum(0)
             slope *= inverse_z
-            return np.asarray(slope)
+            return slope
 
         w = pi * self.z
         mu = float(w.sum()) / self.pairs
+        # Predictor: towards mu = 0, where rho is the relative change of pi and -(1 + rho) that of z.
         rho = newton(g)
-        back = 1 + rho  # the predictor's change of z relative to z is -(1 + rho)
-        ahead = w * (1 + _length(rho, 1.0) * rho) * (1 - _length(-back, 1.0) * back)
-        sigma = (float(ahead.sum()) / self.pairs / mu) ** 3
-        centring = (max(sigma * mu, 0.2 * target / self.pairs) + w * rho * back) / (w + self.off)
+        w_rho = w * rho
+        length, length_z = _length(-rho.min(), 1.0), _length(1 + rho.max(), 1.0)
+        slope, bend = (length * (1 - length_z) - length_z) * np.vdot(w, rho), length * length_z * np.vdot(w_rho, rho)
+        sigma = (1 - length_z + float(slope - bend) / self.pairs / mu) ** 3
+        # Corrector: to sigma mu, with the predictor's second-order error taken out.
+        centring = w_rho * rho
+        centring += w_rho
+        centring += max(sigma * mu, 0.2 * target / self.pairs)
+        centring /= w + self.off
         rho = newton(g + centring * self.z)
-        rho_z = (centring - 1 - rho) * self.on
-        self.z = self.z * (1 + _length(rho_z, 0.95) * rho_z)
-        pi = pi * (1 + _length(rho, 0.95) * rho)
+        centring -= 1 + rho
+        centring *= self.on  # now the relative change of z
+        self.z = self.z + (_length(-centring.min(), 0.95) * centring) * self.z
+        pi = pi + (_length(-rho.min(), 0.95) * rho) * pi
         return np.asarray(pi / pi.sum(0))
 
 
-def _length(ratio: FloatArray, share: float) -> float:
-    """The step, at most 1, that goes at most `share` of the way to the boundary."""
-    worst = -float(ratio.min())
-    return 1.0 if worst <= share else share / worst
+def _length(worst: float, share: float) -> float:
+    """The step, at most 1, that goes at most `share` of the way to a boundary which 1 / worst would hit."""
+    return 1.0 if worst <= share else share / float(worst)
+
+
+def _factor(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Solves matrix y = right, for a positive definite matrix that may be overwritten."""
+    if len(matrix) < _SCIPY_FROM:
+        return partial(np.linalg.solve, matrix)
+    from scipy.linalg.lapack import dpotrf, dpotrs  # two solves from one factorisation, in place
+
+    factor, failed = dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError("Newton matrix is not positive definite")
+    return lambda right: np.asarray(dpotrs(factor, right, lower=1)[0])

@@ -7,6 +7,9 @@ history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
 print(history.mean_regret()[-1], history.ledger.scalars)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fedbandit_envs.channel import Ledger
 from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
 from fedbandit_envs.env import HiddenContextBandit
@@ -34,6 +37,12 @@ from fedbandit_envs.registration import (
 )
 from fedbandit_envs.rounds import CommunicationRounds, play
 
+if TYPE_CHECKING:
+    from fedbandit_envs import plotting
+    from fedbandit_envs.experiment import Experiment, PolicySpec
+    from fedbandit_envs.results import Result
+    from fedbandit_envs.running import run, run_all
+
 __all__ = [
     "AgentSide",
     "BanditInstance",
@@ -41,6 +50,7 @@ __all__ = [
     "Constants",
     "ContextDistribution",
     "Discrete",
+    "Experiment",
     "FeatureFunction",
     "FeatureMap",
     "Feedback",
@@ -56,7 +66,9 @@ __all__ = [
     "Plan",
     "PointMass",
     "Policy",
+    "PolicySpec",
     "ProtocolError",
+    "Result",
     "ServerSide",
     "Synthetic",
     "Table",
@@ -65,8 +77,32 @@ __all__ = [
     "make",
     "make_policy",
     "play",
+    "plotting",
     "policy_names",
     "register_policy",
+    "run",
+    "run_all",
 ]
 
 register_environments()
+
+_LATER = {  # what needs more than numpy, gymnasium and pettingzoo, or is not part of playing; imported at first use
+    "Experiment": "experiment",
+    "PolicySpec": "experiment",
+    "Result": "results",
+    "plotting": "",
+    "run": "running",
+    "run_all": "running",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not _LATER[name]:
+        return import_module(f"{__name__}.{name}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

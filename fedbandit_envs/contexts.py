@@ -5,7 +5,7 @@ support. For a Gaussian under any other map they come from a fixed quadrature:
 
 - context dimension n <= 4: tensor Gauss-Hermite, 65, 65, 17 or 9 nodes along each axis of the covariance for n = 1, 2,
   3, 4: exact for polynomials of degree up to 129, 129, 33, 17 along these axes. For analytic maps the error falls
-  geometrically: for exp(s z), z standard normal, it is below 1e-9 of the value up to s = 3, 3, 3, 1. It falls slowly
+  geometrically: for exp(s z), z standard normal, it is below 1e-9 of the value up to s = 3, 3, 2, 1. It falls slowly
   for others: with n = 4 a kink costs up to std(phi) / 15, and a jump up to a fifth of its height.
 - n > 4: 4096 points or more of a fixed scrambled Sobol sequence, mirrored, and scaled to covariance 1: exact for
   polynomials of total degree up to 3 and for odd functions about the mean. For cos(s u^T z) with u in random directions
@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
-from fedbandit_envs.validation import FloatArray, IntArray, real_array
+from fedbandit_envs.validation import FloatArray, IntArray, real_array, real_numbers
 
 _CHUNK = 2**20  # feature entries held at a time by the quadrature
 _NODES_AN_AXIS = {1: 65, 2: 65, 3: 17, 4: 9}  # of Gauss-Hermite, by context dimension: at most 6561 nodes in all
@@ -293,13 +293,11 @@ def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: Fl
 
 def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
     agents, n = shape
-    array = np.asarray(std)
+    expected = f"a number, (n,), (M, 1) or (M, n) for M, n = {shape}"
+    array = real_numbers("std", std, f"of shape {expected}")
     allowed: list[tuple[int, ...]] = [(), (1,), (n,), (agents, 1), (agents, n)]
     if array.shape not in allowed:
-        raise ValueError(
-            f"std: expected a number, (n,), (M, 1) or (M, n) for M, n = {shape}, got shape {array.shape}; use "
-            "covariance= for full matrices"
-        )
+        raise ValueError(f"std: expected {expected}, got shape {array.shape}; use covariance= for full matrices")
     array = real_array("std", array, array.shape)
     if (array < 0).any():
         raise ValueError(f"std: expected numbers of at least 0, got {array.min():g}; it is a standard deviation")
@@ -308,14 +306,14 @@ def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
 
 def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
     agents, n = shape
-    array = real_array("covariance", covariance, (n, n) if np.ndim(covariance) == 2 else (agents, n, n))
-    array = array.reshape(-1, n, n)
+    array = real_numbers("covariance", covariance, "of shape (n, n) or (M, n, n)")  # type: ignore[arg-type]
+    array = real_array("covariance", array, (n, n) if array.ndim == 2 else (agents, n, n)).reshape(-1, n, n)
     scale = np.abs(array).max(axis=(1, 2))  # of each matrix: a large one must not excuse another's faults
     asymmetry = np.abs(array - array.transpose(0, 2, 1)).max(axis=(1, 2))
     if (asymmetry > 1e-9 * scale).any():
         raise ValueError(
-            f"covariance: expected symmetric matrices, got entries that differ from their mirror by {asymmetry.max():g}; "
-            "use (C + C.T) / 2"
+            f"covariance: expected symmetric matrices, got entries that differ from their mirror by "
+            f"{asymmetry.max():g}; use (C + C.T) / 2"
         )
     smallest = np.linalg.eigvalsh(array)[:, 0]
     if (smallest < -1e-9 * scale).any():
@@ -347,8 +345,8 @@ def _mirrored_sobol(dim: int) -> tuple[FloatArray, FloatArray]:
     from scipy.stats import qmc
 
     size = 2 ** max(11, math.ceil(math.log2(2 * dim)))  # more points than dimensions, or they can't have covariance 1
-    half = ndtri(qmc.Sobol(dim, seed=0).random(size))
-    half = np.linalg.solve(np.linalg.cholesky(half.T @ half / size), half.T).T
+    drawn: FloatArray = ndtri(qmc.Sobol(dim, seed=0).random(size))
+    half = np.linalg.solve(np.linalg.cholesky(drawn.T @ drawn / size), drawn.T).T.astype(np.float64)
     return np.concatenate([half, -half]), np.full(2 * size, 1 / (2 * size))
 
 

@@ -71,6 +71,7 @@ class Experiment:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the environment
     trials: int = 10
     seed: int = 0
+    audited: int = 0  # of so many trials the runs are also checked against theory, which takes longer
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, (str, Mapping)) or not self.policies:
@@ -86,9 +87,12 @@ class Experiment:
         object.__setattr__(self, "arguments", _plain_table("arguments", self.arguments))
         whole_number("trials", self.trials, at_least=1)
         whole_number("seed", self.seed, at_least=0)
-        for name in _CHOSEN_BY_RUN:
-            if name in self.arguments:
-                raise ExperimentError(f"arguments: expected none called {name!r}; each policy is shown what it observes")
+        whole_number("audited", self.audited, at_least=0)
+        for name in self.arguments:
+            if name in _CHOSEN_BY_RUN:
+                raise ExperimentError(
+                    f"arguments: expected none called {name!r}; each policy is shown what it observes"
+                )
 
     @property
     def labels(self) -> list[str]:
@@ -115,7 +119,7 @@ class Experiment:
         problem = PROBLEMS[self.environment.partition("/")[2].removesuffix("-v0")]
         defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
-        return replace(self, arguments=defaults | self.arguments, policies=specs)
+        return replace(self, arguments={**defaults, **self.arguments}, policies=specs)
 
     def fingerprint(self) -> str:
         """A hash of all that decides the numbers of a trial: everything but labels and the number of trials."""
@@ -136,6 +140,7 @@ class Experiment:
             "environment": self.environment,
             "trials": self.trials,
             "seed": self.seed,
+            "audited": self.audited,
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -143,7 +148,7 @@ class Experiment:
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: str = "experiment") -> "Experiment":
         """The experiment of plain data; `source` names it in errors."""
-        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed"))
+        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed", "audited"))
         for name in ("environment", "policies"):
             if name not in table:
                 raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")

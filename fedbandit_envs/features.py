@@ -107,7 +107,7 @@ class FeatureFunction:
         expected = (len(flat), self.num_arms, self.dim)
         if features.dtype.kind not in "biuf":
             raise ValueError(
-                f"feature_map: expected real features, got {features.dtype}; return an array of floats of shape {expected}"
+                f"feature_map: expected real features, got {features.dtype}; return floats of shape {expected}"
             )
         if features.shape != expected:
             raise ValueError(

@@ -52,17 +52,11 @@ class TrialFolder:
         self.path = path
         self._fingerprint = experiment.fingerprint()
         make_folder(path)
-        self._remove_leftovers()
         self._check_experiment(force)
         self.finished: dict[int, Record] = {}
         for file in sorted(path.glob("trial_*.npz")):
             self._take(file, force)
         write_whole(path / EXPERIMENT_FILE, experiment.resolved().text().encode())
-
-    def _remove_leftovers(self) -> None:
-        """What a killed run was writing."""
-        for file in self.path.glob(".trial_*.part"):
-            file.unlink(missing_ok=True)
 
     def _check_experiment(self, force: bool) -> None:
         file = self.path / EXPERIMENT_FILE

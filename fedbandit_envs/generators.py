@@ -1,6 +1,6 @@
 """Generators of instances: a problem family as data, drawn from two independent streams (instance and contexts)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_envs import movielens
 from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
 from fedbandit_envs.features import FeatureMap, Identity, Table
-from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.instance import BanditInstance, check_kinds
 from fedbandit_envs.validation import FloatArray, IntArray, one_of, real_array, real_number, whole_number
 
 
@@ -67,15 +67,19 @@ class Synthetic:
         whole_number("dim", self.dim, at_least=2)
         real_number("noise_std", self.noise_std, at_least=0)
         _check_hidden(self.context, self.error, self.context_std)
-        low, high = self._gap_range()
-        if not 0 <= low <= high <= 1.5:
-            raise ValueError(f"gap: expected 0 <= low <= high <= 1.5, got {self.gap!r}; the best mean is at most 0.9")
+        self._gap_range()
 
     def _gap_range(self) -> tuple[float, float]:
-        ends = np.atleast_1d(np.asarray(self.gap, dtype=np.float64))
-        if ends.shape not in ((1,), (2,)):
-            raise ValueError(f"gap: expected a number or a pair (low, high), got {self.gap!r}")
-        return float(ends[0]), float(ends[-1])
+        ends = self.gap if isinstance(self.gap, (tuple, list)) else (self.gap, self.gap)
+        if len(ends) != 2:
+            raise ValueError(f"gap: expected a number or a pair (low, high), got {self.gap!r}; pass one of these")
+        low, high = (real_number("gap", end, at_least=0) for end in ends)
+        if not low <= high <= 1.5:
+            raise ValueError(
+                f"gap: expected 0 <= low <= high <= 1.5, got {self.gap!r}; the best mean is 0.8 to 0.9 and means are "
+                "above -1"
+            )
+        return low, high
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """Draw features of the required gaps and norms; no rejection is needed."""
@@ -127,7 +131,8 @@ class MovieLens:
         _check_hidden(self.context, self.error, self.context_std)
         if self.hidden == "household" and self.error == "classical":
             raise ValueError(
-                "error: expected 'berkson' with hidden='household', got 'classical'; its mu is the true mixture"
+                "error: expected 'berkson' with hidden='household', got 'classical'; an account's mu is the true "
+                "mixture of its members, so leave error out"
             )
         available = len(self._users())
         if self.hidden == "gaussian" and self.num_agents > available:
@@ -199,51 +204,62 @@ class Linear:
     rewards: str = "gaussian"
     ell: float | None = None
     L: float | None = None
+    _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.theta is None:
-            if not (self.features is None and self.contexts is None and self.feature_map is None):
-                raise ValueError("theta: expected an array (K, d) with features or contexts, got None; pass theta")
-            self._set(**_example(whole_number("num_agents", self.num_agents or 4, at_least=1)))
+        parts = self._given() if self.theta is not None else self._example()
+        num_agents = parts[2].num_agents
+        if self.num_agents not in (None, num_agents):
+            raise ValueError(
+                f"num_agents: expected {num_agents}, the rows of the arrays, got {self.num_agents!r}; leave it out"
+            )
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "num_agents", num_agents)
+        rng = np.random.default_rng(0)
+        self.instance(rng, rng)  # refuses what can't be an instance now, not at the first reset
+
+    def _given(self) -> tuple[FloatArray, FeatureMap, ContextDistribution]:
+        """theta, the feature map and the distribution of the user's arrays."""
         theta = real_array("theta", self.theta, ("arms", "dim"))  # type: ignore[arg-type]
         if (self.features is None) == (self.contexts is None):
             raise ValueError(
                 "Linear: expected either features (M, K, d) or contexts (a distribution), got "
                 f"{'neither' if self.features is None else 'both'}; features means that they are known exactly"
             )
-        if self.features is not None:
-            features = real_array("features", self.features, ("agents", *theta.shape))
-            self._set(contexts=PointMass(features.reshape(len(features), -1)), feature_map=Table(*theta.shape))
+        if self.contexts is None:
+            if self.feature_map is not None:
+                raise ValueError(
+                    "feature_map: expected none with features, got one; features (M, K, d) are what a map would give"
+                )
+            features = real_array("features", self.features, ("agents", *theta.shape))  # type: ignore[arg-type]
+            return theta, Table(*theta.shape), PointMass(features.reshape(len(features), -1))
         if self.feature_map is None:
             raise ValueError(
                 "feature_map: expected a feature map with contexts, got None; use Identity(K, d) when a context is the "
                 "feature vector, Table(K, d) when it is the table of them, or FeatureFunction(...)"
             )
-        assert self.contexts is not None
-        if self.num_agents not in (None, self.contexts.num_agents):
-            raise ValueError(
-                f"num_agents: expected {self.contexts.num_agents}, the rows of the arrays, got {self.num_agents}"
-            )
-        self._set(theta=theta, num_agents=self.contexts.num_agents)
-        rng = np.random.default_rng(0)
-        self.instance(rng, rng)  # refuses what can't be an instance now, not at the first reset
+        check_kinds(self.feature_map, self.contexts)
+        return theta, self.feature_map, self.contexts
 
-    def _set(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    def _example(self) -> tuple[FloatArray, FeatureMap, ContextDistribution]:
+        """Three arms in the plane, agents spread over a quarter circle."""
+        if not (self.features is None and self.contexts is None and self.feature_map is None):
+            raise ValueError("theta: expected an array (K, d) with features or contexts, got None; pass theta")
+        num_agents = 4 if self.num_agents is None else whole_number("num_agents", self.num_agents, at_least=1)
+        angle = np.linspace(0.1, 0.4, num_agents) * np.pi
+        centres = 0.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]]), Identity(3, 2), Gaussian(centres, std=0.05)
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """The arrays are given: only the hidden contexts are drawn."""
-        assert self.theta is not None
-        assert self.contexts is not None
-        assert self.feature_map is not None
+        theta, feature_map, distribution = self._parts
         contexts = self.true_contexts
         if contexts is None and self.context == "fixed":
-            contexts = self.contexts.sample(context_rng)
+            contexts = distribution.sample(context_rng)
         return BanditInstance(
-            self.theta,
-            self.feature_map,
-            self.contexts,
+            theta,
+            feature_map,
+            distribution,
             contexts,
             self.noise_std,
             self.rewards,
@@ -251,16 +267,6 @@ class Linear:
             self.ell,
             self.L,
         )
-
-
-def _example(num_agents: int) -> dict[str, object]:
-    """Three arms in the plane, agents spread over a quarter circle."""
-    angle = np.linspace(0.1, 0.4, num_agents) * np.pi
-    return {
-        "theta": np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]]),
-        "contexts": Gaussian(0.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1), std=0.05),
-        "feature_map": Identity(3, 2),
-    }
 
 
 def _with_norms_in_range(first: FloatArray, rng: np.random.Generator, dim: int) -> FloatArray:

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit_envs.contexts import ContextDistribution, Gaussian, PointMass
+from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
 from fedbandit_envs.features import FeatureMap
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
@@ -13,6 +13,7 @@ from fedbandit_envs.validation import FloatArray, IntArray, one_of, real_array, 
 
 REGRETS = ("regret", "distribution_regret", "paper_regret")
 OBSERVES = ("distribution", "context", "truth")
+_ROUNDING = 1e-9  # by which a Bernoulli mean may leave [0, 1]; it is then drawn as 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,23 +36,33 @@ class BanditInstance:
     population: "BanditInstance | None" = None  # the whole of which this is a shard
 
     def __post_init__(self) -> None:
+        check_kinds(self.feature_map, self.distribution)
         shape = (self.feature_map.num_arms, self.feature_map.dim)
         object.__setattr__(self, "theta", real_array("theta", self.theta, shape))
         one_of("context", self.context, ("fixed", "resampled"))
         one_of("rewards", self.rewards, ("gaussian", "bernoulli"))
-        real_number("noise_std", self.noise_std, at_least=0)
+        object.__setattr__(self, "noise_std", real_number("noise_std", self.noise_std, at_least=0))
         if (self.contexts is None) != (self.context == "resampled"):
             raise ValueError(
                 f"contexts: expected {'none' if self.context == 'resampled' else 'one per agent'} with "
                 f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
                 "drawn from the distribution at each pull"
             )
+        if self.context == "resampled" and not isinstance(self.distribution, (PointMass, Discrete, Gaussian)):
+            raise ValueError(
+                "distribution: expected a PointMass, Discrete or Gaussian with context='resampled', got "
+                f"{type(self.distribution).__name__}; use context='fixed', or a Discrete of many samples"
+            )
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
         for name in ("ell", "L"):
             if getattr(self, name) is not None:
-                real_number(name, getattr(self, name), above=0)
+                object.__setattr__(self, name, real_number(name, getattr(self, name), above=0))
+        if self.ell is not None and self.L is not None and self.ell > self.L:
+            raise ValueError(
+                f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
+            )
         _check_norms("psi, the expected features", self.psi)
         _check_norms("phi, the true features", self.phi)
         if self.rewards == "bernoulli":
@@ -65,8 +76,9 @@ class BanditInstance:
             )
         means = self.means
         if self.context == "resampled":
-            means = np.einsum("msad,ad->msa", self.feature_map(self.distribution.nodes()[0]), self.theta)
-        if means.min() < 0 or means.max() > 1:
+            points, weights = self.distribution.nodes()
+            means = np.einsum("msad,ad->msa", self.feature_map(points), self.theta)[weights > 0]
+        if means.min() < -_ROUNDING or means.max() > 1 + _ROUNDING:
             raise ValueError(
                 f"rewards: expected mean rewards in [0, 1] for 'bernoulli', got {means.min():g} to {means.max():g}; "
                 "rescale theta or the features"
@@ -90,22 +102,22 @@ class BanditInstance:
     @cached_property
     def psi(self) -> FloatArray:
         """(M, K, d) expected features under mu_i."""
-        return self.distribution.expected_features(self.feature_map)
+        return _frozen(self.distribution.expected_features(self.feature_map))
 
     @cached_property
     def phi(self) -> FloatArray:
         """(M, K, d) features of the true contexts; psi when they are resampled."""
-        return self.psi if self.contexts is None else self.feature_map(self.contexts)
+        return self.psi if self.contexts is None else _frozen(self.feature_map(self.contexts))
 
     @cached_property
     def means(self) -> FloatArray:
         """(M, K) mean reward of a pull."""
-        return np.einsum("ad,mad->ma", self.theta, self.phi)
+        return _frozen(np.einsum("ad,mad->ma", self.theta, self.phi))
 
     @cached_property
     def distribution_means(self) -> FloatArray:
         """(M, K) mean reward under mu_i."""
-        return np.einsum("ad,mad->ma", self.theta, self.psi)
+        return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
 
     def gaps(self, kind: str = "regret") -> FloatArray:
         """(M, K) what one pull of each arm adds to the regret of that kind.
@@ -167,6 +179,26 @@ class BanditInstance:
         return replace(
             self, distribution=self.distribution.rows(index), contexts=contexts, population=self.population or self
         )
+
+
+def check_kinds(feature_map: object, distribution: object) -> None:
+    """Refuse what is neither a feature map nor a distribution."""
+    if not isinstance(feature_map, FeatureMap):
+        raise ValueError(
+            f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
+            "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"
+        )
+    if not isinstance(distribution, ContextDistribution):
+        raise ValueError(
+            f"distribution: expected a PointMass, Gaussian or Discrete, got a {type(distribution).__name__}; for "
+            "contexts that are known exactly use PointMass(contexts)"
+        )
+
+
+def _frozen(array: FloatArray) -> FloatArray:
+    """Read-only: it is shared with views, and a policy must not be able to change the truth."""
+    array.setflags(write=False)
+    return array
 
 
 def _check_norms(name: str, features: FloatArray) -> None:

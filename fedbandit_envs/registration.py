@@ -1,7 +1,7 @@
 """Names: environments in the registries of PettingZoo and Gymnasium, policies in ours."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -15,7 +15,7 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from fedbandit_envs.env import HiddenContextBandit
 from fedbandit_envs.generators import Household, InstanceGenerator, Linear, MovieLens, Synthetic
 from fedbandit_envs.protocol import Policy
-from fedbandit_envs.validation import nearest
+from fedbandit_envs.validation import nearest, one_of, whole_number
 
 NAMESPACE = "fedbandit"
 PROBLEMS: dict[str, Callable[..., InstanceGenerator]] = {
@@ -32,15 +32,20 @@ def environment_ids() -> list[str]:
     return [f"{NAMESPACE}/{name}-v0" for name in PROBLEMS]
 
 
-def split_keywords(name: str, keywords: dict[str, Any]) -> tuple[InstanceGenerator, dict[str, Any]]:
-    """The problem called `name` built from its keywords, and the keywords of the environment."""
-    problem = PROBLEMS[name]
+def split_keywords(
+    name: str, keywords: dict[str, Any], taken: Sequence[str] = ()
+) -> tuple[InstanceGenerator, dict[str, Any]]:
+    """The problem called `name` built from its keywords, and the keywords of the environment.
+
+    `taken` are keywords that the caller knows what to do with: they are among those a message offers.
+    """
+    problem = PROBLEMS[one_of("problem", name, PROBLEMS)]
     known = list(inspect.signature(problem).parameters)
+    offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:
         if keyword not in known and keyword not in _ENV_KEYWORDS:
             raise ValueError(
-                f"{name}: expected keywords among {', '.join([*known, *_ENV_KEYWORDS])}, got "
-                f"{keyword!r}{nearest(keyword, [*known, *_ENV_KEYWORDS])}"
+                f"{name}: expected keywords among {', '.join(offered)}, got {keyword!r}{nearest(keyword, offered)}"
             )
     own = {keyword: value for keyword, value in keywords.items() if keyword in known}
     return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
@@ -65,6 +70,8 @@ def make(id: str, **keywords: Any) -> HiddenContextBandit:
         raise ValueError(
             f"id: expected one of {', '.join(environment_ids())}, got {id!r}{nearest(id, environment_ids())}"
         )
+    if keywords.get("max_cycles") is not None:
+        whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default
     return pettingzoo.make("parallel", id, **keywords)  # type: ignore[return-value]
 
 

@@ -82,14 +82,17 @@ class MixtureRewards:
         noise = self.noise_std * np.sqrt(counts) * draws.normals(arms.shape[1])
         points = self.means.shape[1]
         uniforms = draws.uniforms(points - 1, arms.shape[1])
-        total, left, mass = noise, counts, np.ones(len(arms))
+        weights = self.distribution.weights
+        # What is left of the mass, summed from the end: the last point of positive weight then gets a share of 1.
+        tail = weights[:, ::-1].cumsum(axis=1)[:, ::-1]
+        shares = np.divide(weights, tail, out=np.ones_like(weights), where=tail > 0)
+        total, left = noise, counts.astype(np.float64)
         for point in range(points):
-            weight = self.distribution.weights[:, point]
-            share = np.divide(weight, mass, out=np.ones_like(mass), where=mass > 0).clip(0, 1)
             last = point == points - 1
-            here = left if last else _binomial(uniforms[:, point], left, np.broadcast_to(share[:, None], left.shape))
+            share = np.broadcast_to(shares[:, point, None], left.shape)
+            here = left if last else _binomial(uniforms[:, point], left, share)
             total = total + here * np.take_along_axis(self.means[:, point], arms, 1)
-            left, mass = left - here, mass - weight
+            left = left - here
         return total
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
@@ -134,27 +137,29 @@ class SampledRewards:
         return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
 
 
-def _binomial(uniforms: FloatArray, counts: IntArray, probability: FloatArray) -> FloatArray:
+def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:
     """The smallest k with P(X <= k) >= u: one uniform a number, so that rows don't depend on each other."""
-    if counts.max(initial=0) <= 1:
-        return counts * (uniforms > 1 - probability).astype(np.float64)
-    from scipy.stats import binom
+    drawn: FloatArray = np.where(uniforms >= 1 - probability, counts, 0).astype(np.float64)
+    many = counts > 1  # decided number by number, never by the largest of the block
+    if many.any():
+        from scipy.stats import binom
 
-    drawn = np.asarray(binom.ppf(uniforms, counts, probability), dtype=np.float64)
-    return drawn.clip(0, counts)  # ppf(0) is -1
+        above_zero = uniforms[many].clip(min=2.0**-54)  # ppf(0) is -1, for any probability
+        drawn[many] = binom.ppf(above_zero, counts[many], probability[many])
+    return drawn
 
 
 def reward_law(instance: BanditInstance) -> RewardLaw:
     """The law of an instance's rewards."""
     distribution, means = instance.distribution, instance.means
     if instance.rewards == "bernoulli":
-        return BernoulliRewards(means)
+        return BernoulliRewards(means.clip(0, 1))  # the instance allows for rounding
     if instance.context == "fixed" or isinstance(distribution, PointMass):
         return GaussianRewards(means, np.broadcast_to(instance.noise_std, means.shape))
     if isinstance(distribution, Discrete):
         at_support = np.einsum("msad,ad->msa", instance.feature_map(distribution.support), instance.theta)
         return MixtureRewards(distribution, at_support, instance.noise_std)
-    assert isinstance(distribution, Gaussian)
+    assert isinstance(distribution, Gaussian)  # the instance refuses others
     if isinstance(instance.feature_map, LINEAR_MAPS):
         variance = np.diagonal(distribution.reward_covariance(instance.feature_map, instance.theta), axis1=1, axis2=2)
         return GaussianRewards(means, np.sqrt(variance + instance.noise_std**2))

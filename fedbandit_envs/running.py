@@ -99,9 +99,7 @@ def run_all(
     return results
 
 
-def _open_folders(
-    experiments: Mapping[str, Experiment], out: str | Path | None, force: bool
-) -> dict[str, TrialFolder]:
+def _open_folders(experiments: Mapping[str, Experiment], out: str | Path | None, force: bool) -> dict[str, TrialFolder]:
     if out is None:
         return {}
     return {name: TrialFolder(Path(out) / name, experiment, force) for name, experiment in experiments.items()}

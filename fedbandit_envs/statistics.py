@@ -70,10 +70,9 @@ def paired_difference(first: FloatArray, second: FloatArray, level: float = LEVE
         return Difference(mean, -np.inf, np.inf, 1.0, trials)
     error = float(difference.std(ddof=1)) / np.sqrt(trials)
     half = float(stdtrit(trials - 1, (1 + probability("level", level)) / 2)) * error
-    if error == 0:
-        p_value = 1.0 if mean == 0 else 0.0
-    else:
-        p_value = float(2 * stdtr(trials - 1, -abs(mean) / error))
+    if error == 0:  # without any spread the difference is certain
+        return Difference(mean, mean, mean, float(mean == 0), trials)
+    p_value = float(2 * stdtr(trials - 1, -abs(mean) / error))
     return Difference(mean, mean - half, mean + half, p_value, trials)
 
 

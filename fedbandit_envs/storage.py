@@ -1,8 +1,14 @@
-"""Plain arrays and numbers on disk: one file, no pickle, written whole or not at all."""
+"""Plain arrays and numbers on disk: one file, no pickle, written whole or not at all.
 
+The file is a zip of `scalars.json` and one .npy for each array, so other programs can read it too.
+"""
+
+import io
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +16,7 @@ from typing import Any
 import numpy as np
 
 _SCALARS = "scalars.json"
+_ARRAYS = "arrays/"
 
 
 class StoredFileError(ValueError):
@@ -18,53 +25,98 @@ class StoredFileError(ValueError):
 
 def save(path: Path, tree: Mapping[str, Any]) -> None:
     """Write a tree of mappings, arrays, numbers, strings and None; the same tree gives the same bytes."""
+    content = _encoded(tree)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            if temporary.exists():
+                temporary.unlink()
+            raise
+    except OSError as error:
+        reason = f"expected a place that can be written to, got {error.strerror!r}; create the folder or choose another"
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def _encoded(tree: Mapping[str, Any]) -> bytes:
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
     _flatten("", tree, arrays, scalars)
-    encoded = np.frombuffer(json.dumps(scalars, sort_keys=True).encode(), dtype=np.uint8)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, allow_pickle=False, **{_SCALARS: encoded}, **dict(sorted(arrays.items())))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        # A ZipInfo made by hand carries no clock: equal trees give equal bytes.
+        archive.writestr(zipfile.ZipInfo(_SCALARS), json.dumps(scalars, sort_keys=True))
+        for name, array in sorted(arrays.items()):
+            with archive.open(zipfile.ZipInfo(f"{_ARRAYS}{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return buffer.getvalue()
 
 
 def load(path: Path) -> dict[str, Any]:
     """The tree of a file written by `save`."""
+    content = path.read_bytes()
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            flat = {name: stored[name] for name in stored.files}
-        scalars = json.loads(flat.pop(_SCALARS).tobytes())
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        flat = _decoded(content)
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        RuntimeError,
+        OverflowError,
+        struct.error,
+        zlib.error,
+        zipfile.BadZipFile,
+    ) as error:
         raise StoredFileError(
             f"{path}: expected a file written by this program, got one that is torn or foreign ({error}); delete it or "
             "move it away"
         ) from error
     tree: dict[str, Any] = {}
-    for name, value in (flat | scalars).items():
+    for name, value in flat.items():
         *folders, leaf = name.split("/")
         place = tree
         for folder in folders:
             place = place.setdefault(folder, {})
-        place[leaf] = value
+        if leaf:
+            place[leaf] = value
     return tree
 
 
+def _decoded(content: bytes) -> dict[str, Any]:
+    """Arrays and scalars by path; a path that ends in "/" is an empty mapping."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        flat: dict[str, Any] = json.loads(archive.read(_SCALARS))
+        for member in archive.namelist():
+            if member.startswith(_ARRAYS):
+                name = member.removeprefix(_ARRAYS).removesuffix(".npy")
+                # Reading the whole member checks its checksum.
+                flat[name] = np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False)
+    return flat
+
+
 def _flatten(prefix: str, tree: Mapping[str, Any], arrays: dict[str, Any], scalars: dict[str, Any]) -> None:
+    if prefix and not tree:
+        scalars[prefix] = None
     for name, value in tree.items():
-        if "/" in name:
-            raise ValueError(f"name: expected one without '/', got {name!r}")
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ValueError(f"name: expected a text without '/', got {name!r} in {prefix or 'the tree'}; rename it")
+        if isinstance(value, np.generic):
+            value = value.item()
         if isinstance(value, Mapping):
             _flatten(f"{prefix}{name}/", value, arrays, scalars)
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
             arrays[prefix + name] = value
         elif value is None or isinstance(value, (bool, int, float, str)):
             scalars[prefix + name] = value
         else:
-            raise TypeError(f"{prefix}{name}: expected arrays, numbers, strings or None, got {type(value).__name__}")
+            kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise ValueError(
+                f"{prefix}{name}: expected arrays of plain numbers or texts, numbers, strings or None, got {kind}; "
+                "convert it first: nothing is pickled"
+            )

@@ -14,9 +14,10 @@ from fedbandit_envs.validation import FloatArray
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
 
 
-def play_trial(experiment: Experiment, trial: int, audit: bool = False) -> Record:
-    """Play trial number `trial`; with `audit`, also check each run against the claims made about it."""
+def play_trial(experiment: Experiment, trial: int) -> Record:
+    """Play trial number `trial`; the first `experiment.audited` trials are also checked against theory."""
     seed = experiment.trial_seed(trial)
+    audit = trial < experiment.audited
     policies: Record = {}
     for place, spec in enumerate(experiment.policies):
         policy = spec.make()
@@ -63,5 +64,16 @@ def cumulative_counts(history: History) -> FloatArray:
 
 
 def audited(history: History) -> Record:
-    """The verdicts of `audit` on a recorded run, as plain numbers."""
-    raise NotImplementedError
+    """The claims of `audit` about a recorded run, by their number."""
+    from fedbandit_envs.audit import audit
+
+    return {
+        str(number): {
+            "claim": claim.claim,
+            "bound": float(claim.bound),
+            "measured": float(claim.measured),
+            "claimed": claim.claimed,
+            "holds": claim.holds,
+        }
+        for number, claim in enumerate(audit(history).claims)
+    }

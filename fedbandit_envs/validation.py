@@ -22,7 +22,7 @@ def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Flo
     A string in `shape` names an axis of any positive length.
     """
     expected = "(" + ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "") + ")"
-    array = _real_numbers(name, value, f"of shape {expected}")
+    array = real_numbers(name, value, f"of shape {expected}")
     fits = array.ndim == len(shape) and all(
         size > 0 if isinstance(axis, str) else size == axis for size, axis in zip(array.shape, shape, strict=True)
     )
@@ -37,8 +37,8 @@ def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Flo
     return array
 
 
-def _real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
-    """A new float array of any shape, in C order."""
+def real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
+    """A new float array of any shape, in C order; `of_shape` is what the message asks for."""
     message = (
         f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}; pass numbers, in lists of "
         "equal lengths or as an array"
@@ -60,7 +60,9 @@ def _first_bad(array: FloatArray) -> str:
 def whole_number(name: str, value: Any, at_least: int) -> int:
     """`value` as an int, refused below `at_least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {_REPR.repr(value)}; pass such a number")
+        raise ValueError(
+            f"{name}: expected a whole number of at least {at_least}, got {_REPR.repr(value)}; pass such a number"
+        )
     return int(value)
 
 

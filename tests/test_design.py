@@ -6,7 +6,7 @@ import cvxpy
 import numpy as np
 import pytest
 from fedbandit_agents.design import RANK_TOLERANCE, allocate, g_optimal, inverse_on_span, uniform
-from fedbandit_agents.design_steps import Multiplicative, block_sweep, log_det, multiplicative_step, row_gaps, whiten
+from fedbandit_agents.design_steps import Multiplicative, block_sweep, gap_of, log_det, multiplicative_step, whiten
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -290,10 +290,14 @@ class TestWarmStart:
 
 def test_solutions_are_sparse():
     rng = np.random.default_rng(0)
-    directions = unit(np.array([2.0, 0, 0]) + rng.standard_normal((100, 10, 3)))  # all to one side, as features are
     active = np.ones((100, 10), bool)
+    x = rng.uniform(0.4, 0.7, (100, 10))
+    x[np.arange(100), rng.integers(10, size=100)] = 0.85  # the synthetic instances' directions
+    angle = rng.uniform(0, 2 * np.pi, (100, 10))
+    rest = rng.uniform(0, np.sqrt(1 - x**2))
+    directions = unit(np.stack([x, rest * np.cos(angle), rest * np.sin(angle)], -1))
     assert np.count_nonzero(g_optimal(directions, active, gap=0.1).pi) < 600
-    assert np.count_nonzero(g_optimal(directions, active, gap=1e-3).pi) < 300
+    assert np.count_nonzero(g_optimal(directions, active, gap=0.01).pi) < 400
 
 
 def test_second_order_steps_pay_little_for_a_small_gap():
@@ -356,9 +360,9 @@ def test_inverse_on_span_is_the_pseudo_inverse_and_its_range():
         assert projector[a] == pytest.approx(v @ expected, abs=1e-7)
 
 
-def test_row_gaps_are_each_agents_share():
+def test_gap_is_what_each_agent_could_gain():
     pi, g = np.array([[0.5, 1.0], [0.5, 0.0]]), np.array([[2.0, 1.0], [4.0, 3.0]])
-    assert row_gaps(pi, g).tolist() == [1.0, 2.0]
+    assert gap_of(pi, g) == (4 - 3) + (3 - 1)
 
 
 @pytest.mark.parametrize(
