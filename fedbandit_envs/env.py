@@ -1,7 +1,7 @@
 """The multi-agent environment: a thin PettingZoo shell over an array core."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -27,7 +27,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         render_mode: "ansi", "rgb_array", "human" or None.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as PettingZoo declares it: an instance may have its own
         "name": "hidden_context_bandit_v0",
         "render_modes": list(RENDER_MODES),
         "render_fps": 4,
@@ -54,7 +54,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         """The space of mu_i."""
         if agent not in self._observation_spaces:
             self._observation_spaces[agent] = spaces.Dict(
-                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._space.items()}  # type: ignore[attr-defined]
+                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._space.items()}  # type: ignore[attr-defined,arg-type]
             )
         return self._observation_spaces[agent]
 

@@ -56,9 +56,9 @@ def blank(width: float = 4.5, height: float = 3.2, rows: int = 1, columns: int =
     return figure, grid[0, 0] if rows == columns == 1 else grid
 
 
-def _axes(axes: "Axes | None") -> "tuple[Figure, Axes]":
+def _axes(axes: "Axes | None", width: float = 4.5) -> "tuple[Figure, Axes]":
     if axes is None:
-        return blank()
+        return blank(width)
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure, axes
@@ -71,7 +71,7 @@ def line(axes: "Axes", x: Any, values: FloatArray, label: str, number: int) -> N
     axes.fill_between(x, band.low, band.high, color=COLOURS[number % len(COLOURS)], alpha=0.2, linewidth=0)
 
 
-def _with_start(result: Result, label: str, name: str) -> tuple[FloatArray, FloatArray]:
+def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, FloatArray]:
     """The curve with its beginning at step 0."""
     steps = [0, *result.steps(label).tolist()]
     return np.array(steps), result.curve(label, name, steps)
@@ -81,9 +81,9 @@ def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret", wor
     """Cumulative regret over time, per agent or of the worst agent: means over trials with 95 % bands."""
     figure, axes = _axes(axes)
     for number, label in enumerate(result.labels):
-        line(axes, *_with_start(result, label, f"{'worst' if worst else 'mean'}_{kind}"), label, number)
+        line(axes, *with_start(result, label, f"{'worst' if worst else 'mean'}_{kind}"), label, number)
     name = REGRET_NAMES[kind]
-    _finish(axes, "step $t$", f"{name.replace('per agent', 'of the worst agent') if worst else name}")
+    _finish(axes, "step $t$", name.replace("per agent", "of the worst agent") if worst else name, title(result))
     return figure
 
 
@@ -102,7 +102,8 @@ def regret_against(
         axes.set_xscale("log")
     else:
         axes.set_xticks(values)
-    _finish(axes, PARAMETER_NAMES.get(parameter, parameter), f"final {REGRET_NAMES[kind]}")
+    name = PARAMETER_NAMES.get(parameter, parameter)
+    _finish(axes, name, f"final {REGRET_NAMES[kind]}", title(results[values[0]], leave_out=parameter))
     return figure
 
 
@@ -119,15 +120,16 @@ PARAMETER_NAMES = {
 
 def communication(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> "Figure":
     """Final regret against what was communicated: one point per trial, and the mean."""
-    figure, axes = _axes(axes)
+    figure, axes = _axes(axes, width=6.2)
     for number, label in enumerate(result.labels):
         scalars, found = result.final(label, "scalars"), result.final(label, f"mean_{kind}")
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         axes.plot(scalars, found, marker, color=colour, markersize=3, alpha=0.35, markeredgewidth=0)
-        axes.plot(scalars.mean(), found.mean(), marker, color=colour, markersize=8, label=label)
-    axes.set_xscale("symlog", linthresh=1)
+        axes.plot(scalars.mean(), found.mean(), marker, color=colour, markersize=8, label=label, clip_on=False)
+    axes.set_xscale("symlog", linthresh=1)  # some send nothing
     axes.set_xlim(left=-0.5)
-    _finish(axes, "scalars sent, both ways, all agents", f"final {REGRET_NAMES[kind]}")
+    _finish(axes, "scalars sent, both ways, all agents", f"final {REGRET_NAMES[kind]}", title(result))
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))  # points lie anywhere
     return figure
 
 
@@ -137,7 +139,8 @@ def active_arms(result: Result, axes: "Axes | None" = None) -> "Figure":
     for number, label in enumerate(result.labels):
         line(axes, result.steps(label), result.curve(label, "active_arms"), label, number)
     axes.set_xscale("log")
-    _finish(axes, "step $t$", "active arms per agent")
+    axes.set_ylim(bottom=0)
+    _finish(axes, "step $t$", "active arms per agent", title(result))
     return figure
 
 
@@ -148,7 +151,7 @@ def agents(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> 
         ordered = np.sort(result.agents(label, kind).ravel())
         share = np.arange(1, len(ordered) + 1) / len(ordered)
         axes.step(ordered, share, where="post", label=label, markevery=max(1, len(ordered) // 8), **style(number))
-    _finish(axes, REGRET_NAMES[kind].replace("per agent", "of an agent at the end"), "share of agents")
+    _finish(axes, REGRET_NAMES[kind].replace("per agent", "of an agent at the end"), "share of agents", title(result))
     return figure
 
 
@@ -160,9 +163,20 @@ KINDS = {
 }
 
 
-def _finish(axes: "Axes", x: str, y: str) -> None:
+def title(result: Result, leave_out: str = "") -> str:
+    """The problem, its size, and the number of trials."""
+    experiment = result.experiment.resolved()
+    name = experiment.environment.partition("/")[2].removesuffix("-v0")
+    sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
+    sizes["max_cycles"] = f"$T = {experiment.arguments['max_cycles']:,}$".replace(",", "{,}")
+    shown = [text for parameter, text in sizes.items() if parameter != leave_out]
+    return ", ".join([name, *shown, f"{len(result.records)} trial{'s' * (len(result.records) > 1)}"])
+
+
+def _finish(axes: "Axes", x: str, y: str, heading: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+    axes.set_title(heading, fontsize="medium")
     if axes.get_ylim()[0] < 0 and not any((np.asarray(drawn.get_ydata()) < 0).any() for drawn in axes.lines):
         axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")

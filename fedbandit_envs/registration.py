@@ -72,7 +72,7 @@ def make(id: str, **keywords: Any) -> HiddenContextBandit:
         )
     if keywords.get("max_cycles") is not None:
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default
-    return pettingzoo.make("parallel", id, **keywords)  # type: ignore[return-value]
+    return pettingzoo.make("parallel", id, **keywords)
 
 
 def register_environments() -> None:

@@ -49,7 +49,7 @@ class _View(EpisodicBandit):
         keywords: those of the problem and of the environment.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(RENDER_MODES), "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 - see Gymnasium's
     _keywords: ClassVar[tuple[str, ...]] = ("observation", "record_regret")  # beside the environment's
 
     def __init__(
@@ -100,7 +100,7 @@ class _View(EpisodicBandit):
         return episode_regret(self.instance, self._tally.pulls)
 
 
-class _SingleView(_View, gymnasium.Env[Observation, Any]):
+class _SingleView(_View, gymnasium.Env[Any, Any]):
     """A view that is a plain Gymnasium environment."""
 
     @abstractmethod
@@ -117,8 +117,8 @@ class _SingleView(_View, gymnasium.Env[Observation, Any]):
 class JointView(_SingleView):
     """All agents as one: it chooses an arm for each and is paid the sum.
 
-    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of the `episode_regret` in
-    the last info, have an axis for the agents.
+    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of `episode_regret` in the
+    last info, have an axis for the agents.
     """
 
     def __init__(self, problem: str, **keywords: Any):
@@ -168,12 +168,12 @@ class OneAgentView(_SingleView):
 class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
     """The agents as the rows of a vector environment, in array code: `num_envs` is the number of agents.
 
-    With `num_envs=1`, make_vec's default, the number is that of `num_agents` or of Linear's arrays where they are given.
-    All rows end together, and the step after that starts the next episode. They share one problem and so its seed: of
-    a list of seeds, one per row, the first is taken, since Gymnasium's list for a seed s is [s, s + 1, ...].
+    With `num_envs=1`, make_vec's default, it is that of `num_agents` or of Linear's arrays where they are given. All
+    rows end together, and the step after that starts the next episode. They share one problem and so its seed: of a
+    list of seeds, one per row, the first is taken, since Gymnasium's list for a seed s is [s, s + 1, ...].
     """
 
-    metadata: ClassVar[dict[str, Any]] = {**_View.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata = {**_View.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium declares it
     _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "num_envs")
 
     def __init__(self, problem: str, *, num_envs: int = 1, **keywords: Any):
@@ -210,7 +210,8 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
             return checked_seed(seed)
         if len(seed) != self.num_envs:
             raise ValueError(f"seed: expected one or a list of {self.num_envs}, got a list of {len(seed)}; pass one")
-        return [checked_seed(one) for one in seed][0]
+        first, *_ = map(checked_seed, seed)
+        return first
 
     def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
         """One pull per agent, or a new episode if the last one is over."""

@@ -22,9 +22,10 @@ def test_streams_of_different_seeds_roles_or_numbers_never_coincide():
 
 def test_streams_are_uncorrelated():
     # 28 pairs of streams, 10,000 numbers each; |correlation| < 5 / 100 fails by chance in fewer than 2e-5 of runs.
-    streams = np.stack([generator(3, stream, 0).standard_normal(10_000) for stream in Stream] + [
-        generator(4, Stream.PLANS, 0).standard_normal(10_000)
-    ])
+    streams = np.stack(
+        [generator(3, stream, 0).standard_normal(10_000) for stream in Stream]
+        + [generator(4, Stream.PLANS, 0).standard_normal(10_000)]
+    )
     correlations = np.corrcoef(streams)[np.triu_indices(len(streams), 1)]
     assert np.abs(correlations).max() < 0.05
 

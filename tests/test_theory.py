@@ -25,7 +25,7 @@ def reports(name, runs, problem, **parameters):
 )
 def test_widths_cover_and_covered_runs_keep_every_promise(name, problem, parameters):
     # Theory promises that a run is uncovered with probability at most 0.1. That is a union bound, far from tight: the
-    # true rate is below 2 % (measured: 0 of 200), for which the false-alarm rate P(Binomial(200, 0.02) > 20) is 3e-10.
+    # true rate is below 2 % (measured: 0 of 200), for which the false-alarm rate P(Binomial(200, 0.02) > 20) is 1e-9.
     audits = reports(name, 200, problem, **parameters)
     covered = [report[ERROR].holds for report in audits]
     assert np.mean(covered) >= 0.9
