@@ -113,35 +113,49 @@ class Channel:
 
     def up(self, messages: list[Message | None], step: int) -> Message | None:
         """The blocks' messages as one, sorted by agent; None, and no round, when nobody speaks."""
-        spoken = [message for message in messages if message is not None and len(self._agents(message))]
+        spoken = [message for message in messages if message is not None and len(_senders(message))]
         if not spoken:
             return None
-        merged = spoken[0] if len(spoken) == 1 else _merged(spoken)
-        agents = self._agents(merged)
-        order = np.argsort(agents, kind="stable")
-        if (np.diff(agents[order]) <= 0).any() or agents[order[0]] < 0 or agents[order[-1]] >= self.num_agents:
-            raise ProtocolError(
-                f"message {merged.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got {agents}"
-            )
-        if (np.diff(order) != 1).any():
-            merged = merged.rows(order)
+        merged = self._sorted(spoken[0] if len(spoken) == 1 else _merged(spoken))
         self.ledger.open_round(step)
         self.ledger.charge(merged, "up")
         return merged
 
     def down(self, message: Message | None) -> Message | None:
-        """The server's answer, charged to whoever receives it."""
-        if message is not None:
-            self.ledger.charge(message, "down")
+        """The server's answer, sorted by agent and charged to whoever receives it."""
+        if message is None:
+            return None
+        _check_type(message, "server.answer")
+        message = self._sorted(message)
+        self.ledger.charge(message, "down")
         return message
 
-    @staticmethod
-    def _agents(message: Message) -> IntArray:
+    def _sorted(self, message: Message) -> Message:
+        """The message with its rows in the order of the agents, each of whom may have one."""
         if message.agents is None:
+            return message
+        order = np.argsort(message.agents, kind="stable")
+        agents = message.agents[order]
+        if len(agents) and ((np.diff(agents) <= 0).any() or agents[0] < 0 or agents[-1] >= self.num_agents):
             raise ProtocolError(
-                f"message {message.kind!r}: expected the agents it comes from, got None; pass agents=view.agents"
+                f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
+                f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"
             )
-        return message.agents
+        return message.rows(order) if (np.diff(order) != 1).any() else message
+
+
+def _check_type(message: object, verb: str) -> None:
+    if not isinstance(message, Message):
+        raise ProtocolError(f"{verb}: expected a Message or None, got {type(message).__name__}; return one of these")
+
+
+def _senders(message: Message) -> IntArray:
+    _check_type(message, "agents.report")
+    if message.agents is None:
+        raise ProtocolError(
+            f"message {message.kind!r}: expected the agents it comes from, got None; pass agents=view.agents"
+        )
+    return message.agents
 
 
 def _merged(messages: list[Message]) -> Message:
@@ -154,7 +168,8 @@ def _merged(messages: list[Message]) -> Message:
         ):
             raise ProtocolError(
                 f"messages of one round: expected one kind with the same arrays, got {first.kind!r} with "
-                f"{sorted(first.arrays)} and {message.kind!r} with {sorted(message.arrays)}"
+                f"{sorted(first.arrays)} and {message.kind!r} with {sorted(message.arrays)}; what an agent says may "
+                "depend on the round, not on the agent"
             )
     return Message(
         first.kind,

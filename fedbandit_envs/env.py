@@ -61,7 +61,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     def action_space(self, agent: str) -> spaces.Discrete:
         """The arms."""
         if agent not in self._action_spaces:
-            self._action_spaces[agent] = spaces.Discrete(self._prototype.num_arms)
+            self._action_spaces[agent] = spaces.Discrete(self.num_arms)
         return self._action_spaces[agent]
 
     def view(self, observe: str | None = None) -> View:
@@ -136,7 +136,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     def pull(self, plan: Plan) -> Feedback:
         """A whole plan at once: equal in distribution to stepping, at a cost that does not grow with its length."""
         self._check_running()
-        plan.check(len(self.possible_agents), self._prototype.num_arms)
+        plan.check(len(self.possible_agents), self.num_arms)
         left = self.max_cycles - self.episode.steps
         if plan.length > left:
             raise ValueError(

@@ -44,7 +44,6 @@ class EpisodicBandit:
         max_cycles: the horizon T, after which all agents are truncated.
         observe: "distribution" (mu_i as it is) or "context" (a point mass at the true context: the exact setting).
         render_mode: "ansi", "rgb_array", "human" or None.
-        remember: keep the tally of pulls and rewards; it is kept for pictures anyway.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class EpisodicBandit:
         max_cycles: int = 2**13,
         observe: str = "distribution",
         render_mode: str | None = None,
-        remember: bool = False,
     ):
         self.problem = problem
         self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1)
@@ -64,7 +62,7 @@ class EpisodicBandit:
             one_of("render_mode", render_mode, RENDER_MODES)
         self.render_mode = render_mode
         self.over = False
-        self._remember = remember or render_mode is not None
+        self._remember = render_mode is not None  # the tally: pictures need it
         self._rows = rows
         self._prototype = self._drawn(draw_instance(problem, 0))  # all instances of a problem have its shapes
         self._prototype.observed(observe)  # refuses what can't be observed now, not at the first reset
@@ -88,9 +86,34 @@ class EpisodicBandit:
         return self.episode.instance
 
     @property
+    def num_arms(self) -> int:
+        """K."""
+        return self._prototype.num_arms
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self._prototype.dim
+
+    @property
     def steps(self) -> int:
         """Steps taken in this episode."""
         return self.episode.steps
+
+    def remember(self) -> None:
+        """Keep the tally of pulls and rewards, from the next reset on."""
+        self._remember = True
+
+    @property
+    def tally(self) -> Tally:
+        """What was pulled and paid in this episode."""
+        steps = self.episode.steps
+        if self._tally is None or self._tally.steps != steps:
+            raise ValueError(
+                f"tally: expected one of all {steps} steps, got {self._tally.steps if self._tally else 'none'}; call "
+                "remember() and reset(), and don't resume an episode whose statistics are wanted"
+            )
+        return self._tally
 
     def _restart(self, seed: int | None) -> None:
         """A new episode: of the given seed, or the next one."""
@@ -110,7 +133,7 @@ class EpisodicBandit:
 
     def _checked_arms(self, arms: Any) -> IntArray:
         """Arms (n,) as whole numbers in range."""
-        num_agents, num_arms = self._prototype.num_agents, self._prototype.num_arms
+        num_agents, num_arms = self._prototype.num_agents, self.num_arms
         try:
             array = np.asarray(arms)
         except ValueError:  # ragged
@@ -149,9 +172,8 @@ class EpisodicBandit:
             )
         from fedbandit_envs import rendering
 
-        instance = self.instance
-        assert self._tally is not None
-        return rendering.render(self.render_mode, instance, self._tally.pulls, self.steps, self.max_cycles, self._rows)
+        tally = self.tally
+        return rendering.render(self.render_mode, self.instance, tally.pulls, tally.steps, self.max_cycles, self._rows)
 
     def close(self) -> None:
         """Close the window, if there is one."""

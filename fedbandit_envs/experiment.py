@@ -13,9 +13,9 @@ import numpy as np
 
 from fedbandit_envs.env import HiddenContextBandit
 from fedbandit_envs.protocol import Policy
-from fedbandit_envs.registration import PROBLEMS, make, make_policy, policy_parameters
+from fedbandit_envs.registration import PROBLEMS, environment_ids, make, make_policy, policy_parameters
 from fedbandit_envs.seeding import derived_seed
-from fedbandit_envs.validation import nearest, whole_number
+from fedbandit_envs.validation import nearest, one_of, whole_number
 
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 
@@ -115,7 +115,7 @@ class Experiment:
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
-        self.check()
+        one_of("environment", self.environment, environment_ids())
         problem = PROBLEMS[self.environment.partition("/")[2].removesuffix("-v0")]
         defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]

@@ -116,7 +116,8 @@ class FeatureFunction:
             )
         if not np.isfinite(features).all():
             raise ValueError("feature_map: expected finite features, got NaN or infinity; check the function")
-        return features.astype(np.float64).reshape(*contexts.shape[:-1], self.num_arms, self.dim)
+        features = np.array(features, dtype=np.float64, order="C")  # the order decides how later sums are rounded
+        return features.reshape(*contexts.shape[:-1], self.num_arms, self.dim)
 
 
 def _check_sizes(feature_map: FeatureMap) -> None:

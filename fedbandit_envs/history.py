@@ -1,14 +1,14 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from fedbandit_envs.channel import Ledger
 from fedbandit_envs.instance import REGRETS, BanditInstance
 from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.protocol import Feedback, Message, Plan, Policy
+from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, State
 from fedbandit_envs.validation import FloatArray, IntArray, one_of
 
 
@@ -21,6 +21,17 @@ class Exchange:
     plan: Plan
     feedback: Feedback
     up: Message | None
+
+    def tree(self) -> State:
+        """The turn as plain arrays, for storage."""
+        down, up = (None if message is None else message.tree() for message in (self.down, self.up))
+        return {"step": self.step, "down": down, "plan": asdict(self.plan), "feedback": asdict(self.feedback), "up": up}
+
+    @classmethod
+    def from_tree(cls, tree: State) -> "Exchange":
+        """The turn of a `tree`."""
+        down, up = (None if tree[name] is None else Message.from_tree(tree[name]) for name in ("down", "up"))
+        return cls(tree["step"], down, Plan(**tree["plan"]), Feedback(**tree["feedback"]), up)
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,6 +82,7 @@ def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret", wor
     figure, axes = _axes(axes)
     for number, label in enumerate(result.labels):
         line(axes, *with_start(result, label, f"{'worst' if worst else 'mean'}_{kind}"), label, number)
+    time_axis(axes)
     name = REGRET_NAMES[kind]
     _finish(axes, "step $t$", name.replace("per agent", "of the worst agent") if worst else name, title(result))
     return figure
@@ -161,6 +162,15 @@ KINDS = {
     "active": active_arms,
     "agents": agents,
 }
+
+
+def time_axis(axes: "Axes") -> None:
+    """Steps as few, readable numbers."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    axes.set_xlabel("step $t$")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def title(result: Result, leave_out: str = "") -> str:

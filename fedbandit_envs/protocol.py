@@ -57,16 +57,24 @@ class Plan:
         expected = (num_agents, num_arms)
         for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
             if not isinstance(array, np.ndarray) or array.shape != shape:
-                raise ProtocolError(f"plan.{name}: expected an array of shape {shape}, got {np.shape(array)}")
+                raise ProtocolError(
+                    f"plan.{name}: expected an array of shape {shape}, got {type(array).__name__} of shape "
+                    f"{np.shape(array)}; one row for each agent of the block"
+                )
             if array.dtype.kind not in "iu":
                 raise ProtocolError(f"plan.{name}: expected whole numbers, got {array.dtype}; use .astype(np.int64)")
         if isinstance(self.length, bool) or not isinstance(self.length, (int, np.integer)) or self.length < 0:
-            raise ProtocolError(f"plan.length: expected a whole number of at least 0, got {self.length!r}")
+            raise ProtocolError(
+                f"plan.length: expected a whole number of at least 0, got {self.length!r}; 0 is a round without pulls"
+            )
         if self.explore.min() < 0:
-            raise ProtocolError(f"plan.explore: expected counts of at least 0, got {self.explore.min()}")
+            raise ProtocolError(
+                f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
+            )
         if self.arm.min() < 0 or self.arm.max() >= num_arms:
             raise ProtocolError(
-                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}"
+                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
+                "count from 0"
             )
         most = int(self.explore.sum(axis=1).max())
         if most > self.length:
@@ -128,17 +136,40 @@ class Message:
     present: Mapping[str, BoolArray] = field(default_factory=_empty)
 
     def __post_init__(self) -> None:
-        masks = {name: _frozen(mask) for name, mask in self.present.items()}
-        arrays = {}
-        for name, array in self.arrays.items():
-            sent = np.array(array)
-            if name in masks:
-                sent[~masks[name]] = 0
-            arrays[name] = _frozen(sent)
-        object.__setattr__(self, "arrays", MappingProxyType(arrays))
-        object.__setattr__(self, "present", MappingProxyType(masks))
+        arrays = {name: np.array(array) for name, array in self.arrays.items()}
+        masks = {name: np.array(mask) for name, mask in self.present.items()}
         if self.agents is not None:
             object.__setattr__(self, "agents", _frozen(np.array(self.agents, dtype=np.int64)))
+        self._check(arrays, masks)
+        for name, mask in masks.items():
+            arrays[name][~mask] = 0
+        for name, content in (("arrays", arrays), ("present", masks)):
+            object.__setattr__(self, name, MappingProxyType({key: _frozen(array) for key, array in content.items()}))
+
+    def _check(self, arrays: dict[str, NDArray[Any]], masks: dict[str, NDArray[Any]]) -> None:
+        if not isinstance(self.kind, str):
+            raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
+        if self.agents is not None and self.agents.ndim != 1:
+            raise ProtocolError(
+                f"message {self.kind!r}: expected agents of shape (n,), got {self.agents.shape}; pass their numbers"
+            )
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise ProtocolError(
+                    f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
+                )
+            if self.agents is not None and array.shape[:1] != self.agents.shape:
+                raise ProtocolError(
+                    f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
+                    f"shape {array.shape}; put the agents first"
+                )
+        for name, mask in masks.items():
+            shape = arrays[name].shape if name in arrays else None
+            if shape is None or mask.dtype.kind != "b" or mask.shape != shape[: mask.ndim]:
+                raise ProtocolError(
+                    f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
+                    f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
+                )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -168,18 +199,18 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        rows = 1 if self.agents is None else len(self.agents)
-        total = np.zeros(rows, dtype=np.int64)
-        for name in self.arrays:
-            total += self._entries(name, rows)
-        return total
+        return self._total(dict.fromkeys(self.arrays, 1))
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
+        return self._total({name: array.itemsize for name, array in self.arrays.items()})
+
+    def _total(self, price: dict[str, int]) -> IntArray:
         rows = 1 if self.agents is None else len(self.agents)
         total = np.zeros(rows, dtype=np.int64)
-        for name, array in self.arrays.items():
-            total += self._entries(name, rows) * array.itemsize
+        if rows:
+            for name in self.arrays:
+                total += self._entries(name, rows) * price[name]
         return total
 
     def _entries(self, name: str, rows: int) -> IntArray | int:

@@ -77,10 +77,10 @@ def _image(*state: Any) -> NDArray[np.uint8]:
     from matplotlib.figure import Figure
 
     figure = Figure()
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     _draw(figure, *state)
     canvas.draw()
-    return np.array(canvas.buffer_rgba())[..., :3].copy()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def _show(*state: Any) -> None:
@@ -100,27 +100,29 @@ def _draw(
     figure: "Figure", instance: BanditInstance, pulls: IntArray, steps: int, max_cycles: int, agents: IntArray
 ) -> None:
     """Left the share of pulls of each arm, right the regret, one line an agent."""
+    from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 
     shown = _spread(len(pulls), _MOST_ROWS)
-    regret, best = episode_regret(instance, pulls)["regret"], instance.means.argmax(axis=1)
     lines = np.arange(len(shown))
+    regret, best = episode_regret(instance, pulls)["regret"], instance.means.argmax(axis=1)
     figure.set_layout_engine("constrained")
     figure.set_size_inches(9, 2.4 + 0.12 * len(shown))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    picture = left.imshow(pulls[shown] / max(steps, 1), aspect="auto", cmap="Blues", vmin=0, vmax=1)
+
+    shares = pulls[shown] / max(steps, 1)
+    picture = left.imshow(shares, aspect="auto", cmap="Blues", norm=PowerNorm(0.5, 0, 1))  # shows small shares too
+    figure.colorbar(picture, ax=left, ticks=[0, 0.1, 0.25, 0.5, 1])
     left.plot(best[shown], lines, "o", color="tab:red", markersize=4, markerfacecolor="none", label="best arm")
-    figure.colorbar(picture, ax=left, label="share of the agent's pulls")
-    left.set(
-        title="pulls",
-        xlabel="arm",
-        ylabel="agent" if len(shown) == len(pulls) else f"{len(shown)} of {len(pulls)} agents",
-    )
+    left.set(title="share of the agent's pulls", xlabel="arm", ylabel="agent")
+    left.xaxis.set_major_locator(MaxNLocator(nbins=15, integer=True))
+    every = -(-len(shown) // 15)
+    left.set_yticks(lines[::every], [str(agents[place]) for place in shown[::every]])
+
     right.barh(lines, regret[shown], color="tab:gray")
     right.axvline(regret.mean(), color="tab:orange", label="mean of all agents")
-    right.set(title="regret so far", xlabel="regret", xlim=(0, max(float(regret.max()) * 1.05, 1e-9)))
-    left.xaxis.set_major_locator(MaxNLocator(nbins=15, integer=True))
-    every = max(1, -(-len(shown) // 15))
-    left.set_yticks(lines[::every], [str(agents[place]) for place in shown[::every]])
+    right.set(title="regret so far", xlabel="regret", xlim=(0, 1.05 * float(regret.max()) or 1))
+
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(_headline(regret, steps, max_cycles, agents))
+    some = "" if len(shown) == len(pulls) else f"   ({len(shown)} of {len(pulls)} agents shown)"
+    figure.suptitle(_headline(regret, steps, max_cycles, agents) + some, fontsize="medium")

@@ -26,10 +26,10 @@ AGENTS = (50, 100, 150)
 COMPARED_AT = 100  # M of panels (a) and (c)
 HORIZON = 2**17
 DELTA = 0.1
-# The paper gives no standard deviation of the context error. With this one both of its statements hold in both problems;
-# `grid` shows what others do. Its MovieLens noise is 1e-3, while the widths assume 1.
+# The paper gives no standard deviation of the context error. With this one both of its statements hold in both
+# problems; `grid` shows what others do. Its MovieLens noise is 1e-3, while the widths assume 1.
 CONTEXT_STD = 0.05
-PROBLEMS = {
+PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "synthetic": ("fedbandit/Synthetic-v0", {"noise_std": 1.0}),
     "movielens": ("fedbandit/MovieLens-v0", {"noise_std": 1e-3, "factors": "completed"}),
 }
@@ -138,7 +138,7 @@ def numbers(results: Mapping[str, Result]) -> Columns:
 
 def figure(results: Mapping[str, Result], panels: str = "abcd") -> "Figure":
     """Regret per agent over time, in the paper's four-panel form."""
-    from fedbandit_envs.plotting import blank, line, with_start
+    from fedbandit_envs.plotting import blank, line, time_axis, with_start
 
     drawn, grid = blank(
         4.2 * min(2, len(panels)), 3.1 * math.ceil(len(panels) / 2), math.ceil(len(panels) / 2), min(2, len(panels))
@@ -148,17 +148,17 @@ def figure(results: Mapping[str, Result], panels: str = "abcd") -> "Figure":
         if panel in COMPARING:
             result = results[setting(problem, COMPARED_AT)]
             series = [(label, result, label) for label in (EXACT, HIDDEN)]
-            what = f"known against hidden contexts, $M = {COMPARED_AT}$"
+            what = f"exact against hidden, $M = {COMPARED_AT}$"
         else:
             series = [(f"$M = {m}$", results[setting(problem, m)], HIDDEN) for m in AGENTS]
-            what = "hidden contexts"
+            what = "hidden, by number of agents"
         for number, (name, result, label) in enumerate(series):
             line(axes, *with_start(result, label, "mean_regret"), name, number)
         axes.set_title(
             f"({panel}) {problem.replace('movielens', 'MovieLens').replace('synth', 'Synth')}: {what}",
             fontsize="medium",
         )
-        axes.set_xlabel("step $t$")
+        time_axis(axes)
         axes.set_ylabel("regret per agent")
         axes.set_ylim(bottom=0)
         axes.legend(frameon=False, fontsize="small")
@@ -217,7 +217,7 @@ are 95 %: bootstrap for means, Student's t for paired differences, Clopper-Pears
 def grid(
     out: str | Path, trials: int = 10, executor: str = "processes", *, seed: int = 0, force: bool = False
 ) -> Columns:
-    """How much the two statements of the figures depend on what the paper leaves open; written as grid.csv, .json, .md."""
+    """How the two statements of the figures depend on what the paper leaves open; writes grid.csv, .json and .md."""
     cells = list(product(PROBLEMS, GRID_ERRORS, GRID_STDS, GRID_WIDTHS))
     experiments = {
         _cell_name(*cell, num_agents): experiment(

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,13 @@ from fedbandit_envs.experiment import Experiment
 from fedbandit_envs.folder import make_folder, read_folder, write_whole
 from fedbandit_envs.instance import REGRETS
 from fedbandit_envs.statistics import bootstrap_band, holm, paired_difference
-from fedbandit_envs.trials import Record
+from fedbandit_envs.trials import CURVES, Record
 from fedbandit_envs.validation import FloatArray, IntArray, one_of, whole_number
 
 Columns = dict[str, list[Any]]  # a table: each column by its name, all of the same length
 TABLES = ("summary", "trials", "agents", "curves", "comparisons")
 LEDGER = (*COUNTS, "rounds")
-CURVES = (
-    *(f"{of}_{kind}" for kind in REGRETS for of in ("mean", "worst", "total")),
-    "active_arms",
-    "settled_share",
-    "wrong_share",
-    *COUNTS,
-    "scalars",
-    "messages",
-)
+DERIVED_CURVES = (*(f"total_{kind}" for kind in REGRETS), "scalars", "messages")
 _NOT_FROM_ZERO = ("active_arms", "settled_share", "wrong_share")
 
 
@@ -68,7 +60,7 @@ class Result:
 
     def num_agents(self, label: str) -> int:
         """M."""
-        return len(self._of(label)[0]["agents"]["regret"])
+        return self._of(label)[0]["agents"].shape[1]
 
     def steps(self, label: str) -> IntArray:
         """(C,) the checkpoints of a policy; all times at which some trial has one, where trials differ."""
@@ -80,7 +72,7 @@ class Result:
 
     def curve(self, label: str, name: str = "mean_regret", times: Sequence[int] | None = None) -> FloatArray:
         """(trials, C) a curve at the policy's checkpoints, or at `times`; straight lines between checkpoints."""
-        one_of("curve", name, CURVES)
+        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
         at = self.steps(label) if times is None else np.array([whole_number("time", t, at_least=0) for t in times])
         rows = []
         for run in self._of(label):
@@ -95,13 +87,13 @@ class Result:
         """(trials,) the last value of a curve, or a total: "rounds", "scalars", "bytes_up", ..."""
         if name in LEDGER:
             return np.array([run["totals"][name] for run in self._of(label)], dtype=np.float64)
-        one_of("curve", name, CURVES)
+        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
         return np.array([_values(run, name)[-1] for run in self._of(label)])
 
     def agents(self, label: str, kind: str = "regret") -> FloatArray:
         """(trials, M) each agent's regret at the end."""
-        one_of("kind", kind, REGRETS)
-        return np.array([run["agents"][kind] for run in self._of(label)])
+        place = REGRETS.index(one_of("kind", kind, REGRETS))
+        return np.array([run["agents"][place] for run in self._of(label)])
 
     def claims(self, label: str) -> dict[str, list[Record]]:
         """For each claim of theory, the audited trials in their order: bound, measured, claimed, holds."""
@@ -116,7 +108,7 @@ class Result:
         """(trials,) the first checkpoint at which this share of the agents has one arm left; NaN if never."""
         times = []
         for run in self._of(label):
-            there = np.flatnonzero(run["curves"]["settled_share"] >= share)
+            there = np.flatnonzero(_values(run, "settled_share") >= share)
             times.append(float(run["steps"][there[0]]) if len(there) else np.nan)
         return np.array(times)
 
@@ -214,12 +206,12 @@ class Result:
 
 
 def _values(run: Record, name: str) -> FloatArray:
-    curves: Mapping[str, FloatArray] = run["curves"]
+    """(C,) a curve of one run, stored or derived."""
     if name.startswith("total_"):
-        return curves["mean_" + name.removeprefix("total_")] * len(run["agents"]["regret"])
+        return _values(run, name.replace("total", "mean")) * run["agents"].shape[1]
     if name in ("scalars", "messages"):
-        return curves[f"{name}_up"] + curves[f"{name}_down"]
-    return curves[name]
+        return _values(run, f"{name}_up") + _values(run, f"{name}_down")
+    return run["curves"][CURVES.index(name)]
 
 
 def _or_none(value: float) -> float | None:

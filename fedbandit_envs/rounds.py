@@ -10,9 +10,9 @@ from pettingzoo.utils import BaseParallelWrapper
 from fedbandit_envs.channel import Channel, Ledger
 from fedbandit_envs.env import HiddenContextBandit, Observation
 from fedbandit_envs.history import Exchange, History, checkpoint_times
-from fedbandit_envs.instance import REGRETS
+from fedbandit_envs.instance import OBSERVES, REGRETS
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
-from fedbandit_envs.validation import IntArray
+from fedbandit_envs.validation import IntArray, one_of
 
 _MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
 
@@ -44,6 +44,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             raise ValueError(f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}")
         if not isinstance(policy, Policy):
             raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
+        one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
         if policy.observes == "context" and bandit.observe != "context":
             raise ValueError(
                 f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
@@ -88,7 +89,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _check_started(self) -> None:
         if not self._started:
-            raise ValueError("expected reset() before this call, got rounds that were never reset")
+            raise ValueError("expected reset() before this call, got rounds that were never reset; call reset()")
 
     def advance(self) -> None:
         """One turn: the agents plan and pull, report, and the server answers."""
@@ -107,6 +108,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 "plans of positive length"
             )
         self._checkpoint(plan)
+        if self._record:  # copies, because the sides may do what they like with their feedback
+            everyone = np.arange(len(plan.arm))
+            asked, pulled = plan.rows(everyone), feedback.rows(everyone)
         up = None
         if not self.done:  # after the last step nothing is reported or charged: nobody would use it
             reports = [
@@ -116,7 +120,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             up = self._channel.up(reports, self._taken)
             self._pending = None if up is None else self._channel.down(self._server.answer(up))
         if self._record:
-            self._exchanges.append(Exchange(step, down, plan, feedback, up))
+            self._exchanges.append(Exchange(step, down, asked, pulled, up))
 
     def _planned(self, down: Message | None, remaining: int) -> Plan:
         """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""
@@ -125,16 +129,18 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         for rows, side in zip(self._blocks, self._sides, strict=True):
             plan = side.plan(_for_block(down, rows), remaining)
             if not isinstance(plan, Plan):
-                raise ProtocolError(f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}")
+                raise ProtocolError(
+                    f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, arm, "
+                    "length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
+                )
             plan.check(len(rows), num_arms)
             plans.append(plan)
-        if len(plans) == 1 and _in_order(self._blocks[0]):
-            return plans[0]
+        # A copy, in one type, also for a single block: an agent may reuse its arrays as soon as it has given them.
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
         for rows, plan in zip(self._blocks, plans, strict=True):
             explore[rows], arm[rows] = plan.explore, plan.arm
-        return Plan(explore, arm, max(plan.length for plan in plans))
+        return Plan(explore, arm, max(int(plan.length) for plan in plans))
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:
@@ -167,7 +173,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             pulls=pulls,
             active=active,
             gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
-            ledger=self._channel.ledger,
+            ledger=Ledger.restored(self._channel.ledger.snapshot()),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
@@ -195,16 +201,21 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             "ledger": self._channel.ledger.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
             "server": self._server.snapshot(),
+            "blocks": {str(number): rows for number, rows in enumerate(self._blocks)},
             "agents": {str(number): side.snapshot() for number, side in enumerate(self._sides)},
+            "exchanges": {str(turn): exchange.tree() for turn, exchange in enumerate(self._exchanges)},
+            "recorded": self._record,
         }
 
     def restore(self, state: State) -> None:
         """Go on from a `snapshot` of a run of the same policy, environment and blocks."""
+        blocks = [rows.tolist() for _, rows in sorted(state["blocks"].items(), key=lambda item: int(item[0]))]
+        mine = [rows.tolist() for rows in self._blocks]
+        if blocks != mine:
+            raise ValueError(f"state: expected the blocks {mine}, got {blocks}; use the same blocks")
+        if self._record and not state["recorded"]:
+            raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
         self.reset(seed=int(state["seed"]))
-        if len(state["agents"]) != len(self._sides):
-            raise ValueError(
-                f"state: expected {len(self._sides)} blocks of agents, got {len(state['agents'])}; use the same blocks"
-            )
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._pulls[:] = state["pulls"]
@@ -219,7 +230,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._pending = None if state["pending"] is None else Message.from_tree(state["pending"])
         self._server.restore(state["server"])
         for number, side in enumerate(self._sides):
-            side.restore(state["agents"].get(str(number), {}))
+            side.restore(state["agents"][str(number)])
+        if self._record:
+            turns = state["exchanges"]
+            self._exchanges = [Exchange.from_tree(turns[str(turn)]) for turn in range(len(turns))]
 
 
 def play(
@@ -252,7 +266,8 @@ def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> 
     rows = [np.array(block, dtype=np.int64) for block in blocks]
     if sorted(int(row) for block in rows for row in block) != list(range(num_agents)) or not all(map(len, rows)):
         raise ValueError(
-            f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}"
+            f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
+            "leave blocks out to keep all agents together"
         )
     return rows
 

@@ -12,6 +12,14 @@ from fedbandit_envs.rounds import play
 from fedbandit_envs.validation import FloatArray
 
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
+CURVES = (
+    *(f"mean_{kind}" for kind in REGRETS),
+    *(f"worst_{kind}" for kind in REGRETS),
+    "active_arms",
+    "settled_share",
+    "wrong_share",
+    *COUNTS,
+)
 
 
 def play_trial(experiment: Experiment, trial: int) -> Record:
@@ -27,25 +35,22 @@ def play_trial(experiment: Experiment, trial: int) -> Record:
 
 
 def summary(history: History) -> Record:
-    """What is kept of a run: curves over its checkpoints, numbers of each agent at the end, and totals."""
-    curves: Record = {}
-    agents: Record = {}
-    for kind in REGRETS:
-        regret = history.regret(kind)
-        curves[f"mean_{kind}"], curves[f"worst_{kind}"] = regret.mean(axis=1), regret.max(axis=1)
-        agents[kind] = regret[-1]
-    curves["active_arms"] = history.active.mean(axis=1)
-    curves["settled_share"] = (history.active == 1).mean(axis=1)
-    curves["wrong_share"] = wrong_share(history)
-    counts = cumulative_counts(history)
-    curves.update({name: counts[:, column] for column, name in enumerate(COUNTS)})
-    ledger = history.ledger
-    totals = {name: int(ledger.per_agent[:, column].sum()) for column, name in enumerate(COUNTS)}
+    """What is kept of a run; few arrays, because each has its price in a file."""
+    regrets = [history.regret(kind) for kind in REGRETS]  # (C, M) each
+    curves = np.concatenate(
+        [
+            [regret.mean(axis=1) for regret in regrets],
+            [regret.max(axis=1) for regret in regrets],
+            [history.active.mean(axis=1), (history.active == 1).mean(axis=1), wrong_share(history)],
+            cumulative_counts(history).T,
+        ]
+    )
+    totals = {name: int(history.ledger.per_agent[:, column].sum()) for column, name in enumerate(COUNTS)}
     return {
-        "steps": history.steps,
-        "curves": curves,
-        "agents": agents,
-        "totals": totals | {"rounds": ledger.rounds},
+        "steps": history.steps,  # (C,)
+        "curves": curves,  # (len(CURVES), C)
+        "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
+        "totals": totals | {"rounds": history.ledger.rounds},
     }
 
 

@@ -34,12 +34,12 @@ class Verdict:
 
 
 def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
-    explanation = {
-        "holds": f"{meaning}: the interval of the paired difference is above 0 (p = {found.p_value:.2g})",
-        "fails": f"{meaning}: not so, the interval of the paired difference is below 0 (p = {found.p_value:.2g})",
-        "undecided": f"{meaning}: the interval of the paired difference contains 0 (p = {found.p_value:.2g}); more trials "
-        "would decide",
+    seen = {
+        "holds": "the interval of the paired difference is above 0",
+        "fails": "the interval of the paired difference is below 0, the opposite of the claim",
+        "undecided": "the interval of the paired difference contains 0; more trials would decide",
     }[found.verdict]
+    explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
     return Verdict(panel, claim, found.mean, found.low, found.high, found.trials, found.verdict, explanation)
 
 
@@ -87,8 +87,8 @@ def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
             panel,
             "hidden contexts: share of runs with all estimates within their widths",
             *(share.share, share.low, share.high, share.trials, "not claimed"),
-            "a fixed hidden context biases an agent's rewards for good, which no width of the paper covers; the paper's "
-            "lemma on it does not hold, so nothing is claimed here",
+            "a fixed hidden context biases an agent's rewards for good, and no width of the paper covers a bias; the "
+            "lemma that says so is mistaken (see the README), so nothing is claimed here",
         ),
     ]
 

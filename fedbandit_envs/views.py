@@ -69,16 +69,18 @@ class _View(EpisodicBandit):
             )
         self.observation = one_of("observation", observation, OBSERVATIONS)
         self.record_regret = record_regret
-        super().__init__(generator, rows=rows, remember=record_regret or observation == "statistics", **rest)
+        super().__init__(generator, rows=rows, **rest)
+        if record_regret or observation == "statistics":
+            self.remember()
 
     def _agent_space(self) -> spaces.Box | spaces.Dict:
         """The space of one agent's observation."""
         if self.observation == "distribution":
             return self._prototype.observed(self.observe)[0].space()
-        features = features_space(self._prototype.num_arms, self._prototype.dim)
+        features = features_space(self.num_arms, self.dim)
         if self.observation == "features":
             return features
-        return joined(features, statistics_space(self._prototype.num_arms))
+        return joined(features, statistics_space(self.num_arms))
 
     def _restart(self, seed: int | None) -> None:
         super()._restart(seed)
@@ -89,15 +91,13 @@ class _View(EpisodicBandit):
         """Those of all agents, in new arrays whose first axis is the agents'."""
         if self.observation == "distribution":
             return {name: rows.copy() for name, rows in self._mu.items()}
-        if self._tally is None or self.observation == "features":
+        if self.observation == "features":
             return self._features.copy()
-        return np.concatenate([self._features, pull_statistics(self._tally, self.max_cycles)], axis=1)
+        return np.concatenate([self._features, pull_statistics(self.tally, self.max_cycles)], axis=1)
 
     def _regret(self) -> dict[str, FloatArray] | None:
         """(n,) the regret of each agent by kind, when the episode is over and if it was asked for."""
-        if not (self.over and self.record_regret) or self._tally is None:
-            return None
-        return episode_regret(self.instance, self._tally.pulls)
+        return episode_regret(self.instance, self.tally.pulls) if self.over and self.record_regret else None
 
 
 class _SingleView(_View, gymnasium.Env[Any, Any]):
@@ -117,8 +117,8 @@ class _SingleView(_View, gymnasium.Env[Any, Any]):
 class JointView(_SingleView):
     """All agents as one: it chooses an arm for each and is paid the sum.
 
-    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of `episode_regret` in the
-    last info, have an axis for the agents.
+    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of the last info's
+    `episode_regret`, have an axis for the agents.
     """
 
     def __init__(self, problem: str, **keywords: Any):
@@ -126,7 +126,7 @@ class JointView(_SingleView):
         agents = self._prototype.num_agents
         one = self._agent_space()
         self.observation_space = joined(*[one] * agents) if isinstance(one, spaces.Box) else batch_space(one, agents)
-        self.action_space = spaces.MultiDiscrete([self._prototype.num_arms] * agents)
+        self.action_space = spaces.MultiDiscrete([self.num_arms] * agents)
 
     def _observed(self) -> Observation:
         rows = self._observations()
@@ -150,7 +150,7 @@ class OneAgentView(_SingleView):
         self.agent = whole_number("agent", agent, at_least=0)
         super().__init__(problem, np.array([self.agent]), **keywords)
         self.observation_space = self._agent_space()
-        self.action_space = spaces.Discrete(self._prototype.num_arms)
+        self.action_space = spaces.Discrete(self.num_arms)
 
     def _observed(self) -> Observation:
         rows = self._observations()
@@ -187,7 +187,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
                 f"num_envs: expected {self.num_envs}, the number of agents, got {num_envs}; leave out one of the two"
             )
         self.single_observation_space = self._agent_space()
-        self.single_action_space = spaces.Discrete(self._prototype.num_arms)
+        self.single_action_space = spaces.Discrete(self.num_arms)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
