@@ -18,7 +18,6 @@ from .design_steps import (
     FloatArray,
     IntArray,
     InteriorPoint,
-    Multiplicative,
     Problem,
     block_sweep,
     gap_of,
@@ -42,13 +41,14 @@ __all__ = [
     "uniform",
 ]
 
-_WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank and leaves the boundary, where steps are short
-_LARGEST_SYSTEM = 250  # unknowns of second-order steps at gap 0.1; beyond, many cheap steps beat a few dear ones
+_WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank, and lets weights that were 0 return
+_DOUBLINGS = 4  # multiplicative steps take g to the powers 1, 2, 4, 8 in turn: far fewer than with power 1 alone
+_FIRST_ORDER = 29  # multiplicative steps before second-order ones, and
+_FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once
+_LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
 _DROPPED = 1e-10  # ALGORITHMS.md section 3, step 2: a pair due fewer pulls than this gets none
-
-Solver = InteriorPoint | Multiplicative
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,15 @@ def g_optimal(
     `shared` uses one matrix for all arms, for arms with a common theta. Directions need not have norm 1.
     """
     _check(directions, active, gap, start)
-    problem, ranks, _ = whiten(directions, active, shared)
-    dimension = int(ranks.sum())
-    free, arms, agents = settle(problem)
+    solver, free, arms, agents, dimension = _prepare(directions, active, shared)
     pi = uniform(active)
     if not len(agents):
         return Design(pi, 0.0, dimension, 0, "trivial")
-    everything = pi.size == len(arms) * len(agents)
-    chosen = ... if everything else np.ix_(agents, arms)
+    chosen = ... if pi.size == len(arms) * len(agents) else np.ix_(agents, arms)
     weights = pi[chosen].T.copy()  # (arms, agents)
-    solver = _solver(free, gap)
     result = None
     if start is not None:
-        kept = np.where(free.active, start[chosen].T, 0.0)
+        kept = np.where(free, start[chosen].T, 0.0)
         total = kept.sum(0)
         kept = np.where(total > 0, kept / (total + (total == 0)), weights)
         result = _still_good(solver, kept, gap)
@@ -99,14 +95,19 @@ def g_optimal(
     return Design(pi, left, dimension, iterations, stopped)
 
 
+Solver = Problem | InteriorPoint
 Result = tuple[FloatArray, float, int, str]  # pi (K, M), its gap, iterations, why it stopped
 
 
-def _solver(problem: Problem, target: float) -> Solver:
-    """The faster of the two: first-order steps grow in number like 1 / gap, second-order ones in cost like size^3."""
-    groups, d = problem.base.shape[:2]
-    largest = _LARGEST_SYSTEM * min(float(np.cbrt(0.1 / target)), 12.0)
-    return InteriorPoint(problem) if groups * d * (d + 1) // 2 <= largest else Multiplicative(problem)
+def _prepare(
+    directions: FloatArray, active: BoolArray, shared: bool
+) -> tuple[Solver, BoolArray, IntArray, IntArray, int]:
+    """What steps need, the pairs there are to choose from, as (arms, agents), which arms and agents, and D."""
+    problem, ranks, _ = whiten(directions, active, shared)
+    free, arms, agents = settle(problem)
+    groups, d = free.base.shape[:2]
+    solver = InteriorPoint(free) if groups * d * (d + 1) // 2 <= _LARGEST_SYSTEM else free
+    return solver, free.active, arms, agents, int(ranks.sum())
 
 
 def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
@@ -122,21 +123,32 @@ def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
 
 
 def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -> Result:
-    """Steps from pi > 0 until the gap is met; F never falls from one to the next."""
+    """Steps from pi > 0 until the gap is met; F never falls from one to the next.
+
+    Multiplicative steps cost little and soon come near; from there, interior-point steps finish.
+    """
     information, g = solver.evaluate(pi)
-    solver.begin(pi, g)
-    rejected = 0
+    newton: InteriorPoint | None = None
+    met, rejected = False, 0
     for iteration in range(max_iterations + 1):
         left = gap_of(pi, g)
         if left <= target:
-            pi, left = _sparse(solver, pi, information, g, left, target)
-            return pi, max(left, 0.0), iteration, "gap"
+            sparse = _sparse(solver, pi, information, g, target)
+            if sparse or met or newton is None:
+                pi, left = sparse or (pi, left)
+                return pi, max(left, 0.0), iteration, "gap"
+            met = True  # one more second-order step, and there is room to drop weights
         if rejected >= _PATIENCE:
             return pi, left, iteration, "stalled"
         if iteration == max_iterations:
             break
+        turn = iteration % _DOUBLINGS
+        due = iteration >= _FIRST_ORDER or (iteration > 1 and turn == 1 and left > _FAR * target)
+        if due and newton is None and isinstance(solver, InteriorPoint):
+            newton = solver
+            newton.begin(pi, g)
         try:
-            candidate = solver.step(pi, information, g, target)
+            candidate = newton.step(pi, information, g, target) if newton else multiplied(pi, g, turn)
             ahead = solver.evaluate(candidate)
             # Concave F rose if it still climbs at the far end.
             rose = np.vdot(ahead[1], candidate - pi) >= 0 or log_det(ahead[0]) >= log_det(information)
@@ -144,7 +156,6 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             rose = False
         rejected = 0 if rose else rejected + 1
         if not rose:
-            solver.reject()
             candidate = multiplied(pi, g)  # never lowers F
             ahead = solver.evaluate(candidate)
         pi, (information, g) = candidate, ahead
@@ -152,8 +163,8 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
 
 
 def _sparse(
-    solver: Solver, pi: FloatArray, information: FloatArray, g: FloatArray, left: float, target: float
-) -> tuple[FloatArray, float]:
+    solver: Solver, pi: FloatArray, information: FloatArray, g: FloatArray, target: float
+) -> tuple[FloatArray, float] | None:
     """Pi without weights that vanish at the optimum, if that meets the gap and raises F, as it nearly always does.
 
     Fewer pairs mean fewer pulls lost to rounding up and fewer scalars to send. A weight vanishes at the optimum where
@@ -171,7 +182,7 @@ def _sparse(
         after = gap_of(candidate, g_ahead)
         if after <= target and log_det(ahead) >= log_det(information):
             return candidate, after
-    return pi, left
+    return None
 
 
 def uniform(active: BoolArray) -> FloatArray:

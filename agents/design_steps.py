@@ -22,6 +22,7 @@ RANK_TOLERANCE = 1e-6
 
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
+_NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
 
@@ -121,12 +122,12 @@ def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
     return multiplied(pi, problem.evaluate(pi)[1])
 
 
-def multiplied(pi: FloatArray, g: FloatArray, power: float = 1.0) -> FloatArray:
-    """The multiplicative step where g is known; only power 1 is sure to raise F."""
-    mean = (pi * g).sum(0)
-    nothing = mean == 0  # an agent all of whose vectors are zero has nothing to choose by
-    ratio = g / (mean + nothing) + nothing
-    raised = pi * (ratio if power == 1.0 else ratio**power)
+def multiplied(pi: FloatArray, g: FloatArray, doublings: int = 0) -> FloatArray:
+    """The multiplicative step where g is known, with g to the power 2^doublings: only power 1 is sure to raise F."""
+    raised = g + _NOTHING  # an agent all of whose vectors are zero stays where it is
+    for _ in range(doublings):
+        raised *= raised
+    raised *= pi
     return np.asarray(raised / raised.sum(0))
 
 
@@ -174,31 +175,6 @@ def _triangle(d: int) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArra
     return rows, columns, times, entry, ik, jl, il
 
 
-class Multiplicative:
-    """The multiplicative step with a power that grows while F rises: for problems too large for second-order steps."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.power = 1.0
-
-    def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """V (groups, d, d) and g (K, M)."""
-        return self.problem.evaluate(pi)
-
-    def begin(self, pi: FloatArray, g: FloatArray) -> None:
-        """Start from pi > 0."""
-        self.power = 1.0
-
-    def step(self, pi: FloatArray, information: FloatArray, g: FloatArray, target: float) -> FloatArray:
-        """The next pi."""
-        self.power = min(1.25 * self.power, 8.0)
-        return multiplied(pi, g, self.power)
-
-    def reject(self) -> None:
-        """The last step lowered F."""
-        self.power = 1.0
-
-
 class InteriorPoint:
     """Mehrotra's predictor-corrector method: a handful of steps whatever the gap, each one small linear system.
 
@@ -209,20 +185,13 @@ class InteriorPoint:
 
     def __init__(self, problem: Problem) -> None:
         rows, columns = _triangle(problem.x.shape[1])[:2]
-        groups, s = len(problem.base), len(rows)
         self.base, self.shared = problem.base, problem.shared
-        self.products = np.empty((len(problem.x), s, problem.x.shape[2]))  # (K, s, M)
+        self.products = np.empty((len(problem.x), len(rows), problem.x.shape[2]))  # (K, s, M)
         for n, (i, j) in enumerate(zip(rows, columns, strict=True)):
             np.multiply(problem.x[:, i], problem.x[:, j], out=self.products[:, n])
         self.on = problem.active.astype(np.float64)
         self.off = 1.0 - self.on
         self.pairs = np.count_nonzero(problem.active)
-        self.z = self.on
-        self.floor = 0.0
-        # Work space: fresh memory of this size costs more than the arithmetic on it.
-        self.weighted = np.empty((len(problem.x), s, min(problem.x.shape[2], _BLOCK)))
-        self.matrix = np.empty((groups * s, groups * s))
-        self.diagonal = np.einsum("isit->ist", self.matrix.reshape(groups, s, groups, s))  # a view
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
@@ -239,11 +208,13 @@ class InteriorPoint:
 
     def begin(self, pi: FloatArray, g: FloatArray) -> None:
         """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
+        groups, (arms, s, agents) = len(self.base), self.products.shape
+        # Work space: fresh memory of this size costs more than the arithmetic on it.
+        self.weighted = np.empty((arms, s, min(agents, _BLOCK)))
+        self.matrix = np.empty((groups * s, groups * s))
+        self.diagonal = np.einsum("isit->ist", self.matrix.reshape(groups, s, groups, s))  # a view
         self.z = self.on * (gap_of(pi, g) / self.pairs) / (pi + self.off) + self.off
         self.floor = _SMALLEST_CURVATURE * float(np.vdot(pi, g) / pi.shape[1]) ** 2
-
-    def reject(self) -> None:
-        """The last step lowered F: nothing to undo, z stays a valid scaling."""
 
     def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
         """V (x) V + S P S^T (groups s, groups s), where P = diag(theta) - theta theta^T / total for each agent."""

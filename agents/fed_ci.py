@@ -25,6 +25,7 @@ class FedCI(Policy):
     news: float = 0.1  # share by which the weight of a report must have changed to be sent again
     kappa: float = 3.0
     mixture: bool = True
+    cost: float = 1.0
 
     def first(self, constants: Constants) -> int:
         """Steps before the first round: enough that each arm is seen about 3 d times by all agents together."""
@@ -118,7 +119,11 @@ class FedCIAgents(AgentSide):
         self.plans += 1
         counts = belief.sampled_best(samples, self.view.randomness.draws(self.plans), self.view.constants.num_agents)
         self.length = length
-        return Plan(counts * (length // samples), belief.expected_rewards().argmax(axis=1), length)
+        best = belief.expected_rewards().argmax(axis=1)
+        m, v, gain = belief.against(best)
+        needed = np.maximum(1, self.noise() / np.maximum(v, 1e-300))
+        worth = remaining * gain >= -m * self.policy.cost * needed
+        return Plan(counts * worth * (length // samples), best, length)
 
     def report(self, feedback):
         pulls = feedback.pulls()

@@ -10,6 +10,7 @@ All functions keep the agent axis first and treat each row alone.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from fedbandit_envs.seeding import RowDraws
 from fedbandit_envs.validation import FloatArray, IntArray
@@ -66,6 +67,21 @@ class Belief:
         return Belief(
             _normalised(self.log_weights + 0.5 * (explained + spread)), mean, self.variance * kept, factors
         )
+
+    def against(self, arm: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of r_a - r_arm, each (n, K): mean, variance, and expected positive part."""
+        rows = np.arange(len(arm))
+        mean = self.mean - np.take_along_axis(self.mean, arm[:, None, None], 2)
+        common = self.factors - self.factors[rows, :, arm][:, :, None]
+        own = self.variance + self.variance[rows, :, arm][:, :, None]
+        spread = own + np.einsum("nsaq,nsaq->nsa", common, common)
+        std = np.sqrt(spread)
+        ratio = mean / np.maximum(std, 1e-300)
+        gain = std * np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi) + mean * ndtr(ratio)
+        w = self.weights
+        m = np.einsum("ns,nsa->na", w, mean)
+        v = np.einsum("ns,nsa->na", w, spread + mean**2) - m**2
+        return m, v, np.einsum("ns,nsa->na", w, gain)
 
     def bounds(self, width: float, ignored: float) -> tuple[FloatArray, FloatArray]:
         """(n, K) lower and upper ends: `width` standard deviations around each component of more weight than `ignored`."""

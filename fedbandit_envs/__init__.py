@@ -36,6 +36,7 @@ from fedbandit_envs.registration import (
     register_policy,
 )
 from fedbandit_envs.rounds import CommunicationRounds, play
+from fedbandit_envs.wrappers import ExpectedFeatures, PullStatistics, RecordRegret
 
 if TYPE_CHECKING:
     from fedbandit_envs import plotting
@@ -50,6 +51,7 @@ __all__ = [
     "Constants",
     "ContextDistribution",
     "Discrete",
+    "ExpectedFeatures",
     "Experiment",
     "FeatureFunction",
     "FeatureMap",
@@ -68,6 +70,8 @@ __all__ = [
     "Policy",
     "PolicySpec",
     "ProtocolError",
+    "PullStatistics",
+    "RecordRegret",
     "Result",
     "ServerSide",
     "Synthetic",

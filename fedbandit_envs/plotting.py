@@ -12,7 +12,7 @@ import numpy as np
 from fedbandit_envs.folder import make_folder, write_whole
 from fedbandit_envs.results import Result
 from fedbandit_envs.statistics import bootstrap_band
-from fedbandit_envs.validation import FloatArray
+from fedbandit_envs.validation import FloatArray, one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,20 +89,21 @@ def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret", wor
 
 
 def regret_against(
-    results: Mapping[float, Result], parameter: str, axes: "Axes | None" = None, kind: str = "regret"
+    results: Mapping[Any, Result], parameter: str, axes: "Axes | None" = None, kind: str = "regret"
 ) -> "Figure":
-    """Final regret against the values of a swept parameter."""
+    """Final regret against the values of a swept parameter, numbers or names."""
     figure, axes = _axes(axes)
-    values = sorted(results)
+    values = list(results)
     for number, label in enumerate(results[values[0]].labels):
-        bands = [bootstrap_band(results[value].final(label, f"mean_{kind}")[:, None]) for value in values]
+        bands = [bootstrap_band(result.final(label, f"mean_{kind}")[:, None]) for result in results.values()]
         mean = np.array([band.mean[0] for band in bands])
         spread = [mean - [band.low[0] for band in bands], [band.high[0] for band in bands] - mean]
         axes.errorbar(values, mean, yerr=spread, label=label, capsize=3, **style(number))
-    if values[0] > 0 and values[-1] / values[0] >= 30:
-        axes.set_xscale("log")
-    else:
-        axes.set_xticks(values)
+    if all(isinstance(value, (int, float)) for value in values):
+        if min(values) > 0 and max(values) / min(values) >= 30:
+            axes.set_xscale("log")
+        axes.set_xticks(values, [f"{value:,}" for value in values])
+        axes.set_xticks([], minor=True)
     name = PARAMETER_NAMES.get(parameter, parameter)
     _finish(axes, name, f"final {REGRET_NAMES[kind]}", title(results[values[0]], leave_out=parameter))
     return figure
@@ -156,12 +157,14 @@ def agents(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> 
     return figure
 
 
-KINDS = {
-    "regret": regret,
-    "communication": communication,
-    "active": active_arms,
-    "agents": agents,
-}
+FIGURES = ("regret", "communication", "active", "agents")
+
+
+def draw(name: str, result: Result, kind: str = "regret") -> "Figure":
+    """One of `FIGURES`."""
+    if one_of("figure", name, FIGURES) == "active":
+        return active_arms(result)
+    return {"regret": regret, "communication": communication, "agents": agents}[name](result, kind=kind)
 
 
 def time_axis(axes: "Axes") -> None:

@@ -37,7 +37,7 @@ class _BanditWrapper(BaseParallelWrapper[str, Any, int]):
         bandit = env.unwrapped
         if not isinstance(bandit, HiddenContextBandit):
             raise ValueError(
-                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; make one with fb.make()"
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; fb.make() makes one"
             )
         self.bandit = bandit
 
@@ -84,9 +84,10 @@ class ExpectedFeatures(_ObservationWrapper):
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
         first = self.bandit.possible_agents[0]
-        if env.observation_space(first) != self.bandit.observation_space(first):
+        shown = env.observation_space(first)
+        if shown != self.bandit.observation_space(first):
             raise ValueError(
-                f"env: expected one that shows the distributions mu_i, got observations in {env.observation_space(first)}; "
+                f"env: expected one that shows the distributions mu_i, got observations in {shown}; "
                 "put ExpectedFeatures beneath the wrapper that changes them"
             )
 

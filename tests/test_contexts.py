@@ -12,7 +12,7 @@ from fedbandit_envs.features import FeatureFunction, Identity, Table
 from fedbandit_envs.seeding import Stream, generator
 
 AGENTS, ARMS = 3, 2
-SAMPLES = 40_000
+SAMPLES = 20_000
 # Each Monte Carlo test makes fewer than 100 comparisons at 1e-6 / 100 each: a false alarm in 1e-6 of seeds.
 LIMIT = float(norm.isf(1e-8 / 2))
 

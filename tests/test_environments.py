@@ -1,0 +1,175 @@
+"""Every registered id, found in the registries themselves, keeps the contracts of PettingZoo and Gymnasium."""
+
+import gymnasium
+import numpy as np
+import pettingzoo
+import pytest
+from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.vector import AutoresetMode
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+from pettingzoo.utils.conversions import parallel_to_aec
+
+import fedbandit_envs as fb
+
+
+def ours(registry):
+    return sorted(name for name in registry if name.startswith("fedbandit/"))
+
+
+PARALLEL_IDS, AEC_IDS, GYMNASIUM_IDS = map(
+    ours, (pettingzoo.parallel_registry, pettingzoo.aec_registry, gymnasium.registry)
+)
+AGENT_IDS = [name for name in GYMNASIUM_IDS if "-Agent-" in name]
+OBSERVE = ("distribution", "context")
+OBSERVATIONS = ("features", "distribution", "statistics")
+SMALL = {"num_agents": 3, "max_cycles": 40}
+
+
+def test_each_environment_is_in_each_registry():
+    assert sorted(fb.environment_ids()) == PARALLEL_IDS == AEC_IDS
+    assert sorted([*PARALLEL_IDS, *AGENT_IDS]) == GYMNASIUM_IDS
+    assert [name.replace("-Agent", "") for name in AGENT_IDS] == PARALLEL_IDS
+
+
+@pytest.mark.parametrize("observe", OBSERVE)
+@pytest.mark.parametrize("name", PARALLEL_IDS)
+def test_parallel_environment_passes_the_checks_of_pettingzoo(name, observe):
+    parallel_api_test(pettingzoo.make("parallel", name, observe=observe, **SMALL), num_cycles=100)
+    parallel_seed_test(lambda: fb.make(name, observe=observe, **SMALL), num_cycles=20)
+
+
+@pytest.mark.parametrize("observe", OBSERVE)
+@pytest.mark.parametrize("name", AEC_IDS)
+def test_aec_environment_passes_the_checks_of_pettingzoo(name, observe):
+    api_test(pettingzoo.make("aec", name, observe=observe, **SMALL), num_cycles=100)
+    api_test(parallel_to_aec(fb.make(name, observe=observe, **SMALL)), num_cycles=100)
+    seed_test(lambda: pettingzoo.make("aec", name, observe=observe, **SMALL), num_cycles=50)
+
+
+@pytest.mark.parametrize("module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0"])
+def test_module_form_makes_the_same_environments(module):
+    forms = __import__(f"fedbandit_envs.{module}", fromlist=["env"])
+    parallel, aec = forms.parallel_env(**SMALL), forms.env(**SMALL)
+    assert parallel.metadata["name"] == aec.metadata["name"] == module
+    assert isinstance(parallel, pettingzoo.ParallelEnv)
+    assert isinstance(aec, pettingzoo.AECEnv)
+
+
+def rollout(env, seed, steps):
+    """All outputs of `steps` steps, the observations checked against their spaces."""
+    outputs = [env.reset(seed=seed)]
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        for agent, observation in outputs[-1][0].items():
+            assert env.observation_space(agent).contains(observation), (agent, observation)
+        if not env.agents:
+            outputs.append(env.reset())
+            continue
+        outputs.append(env.step({agent: int(rng.integers(env.action_space(agent).n)) for agent in env.agents}))
+    return outputs
+
+
+@pytest.mark.parametrize("observe", OBSERVE)
+@pytest.mark.parametrize("name", PARALLEL_IDS)
+def test_same_seed_gives_the_same_rollout_and_another_seed_another_one(name, observe):
+    # 40 steps an episode: the 200 steps go through several episodes, whose instances follow from the first seed.
+    first, again, other = (rollout(fb.make(name, observe=observe, **SMALL), seed=seed, steps=200) for seed in (7, 7, 8))
+    assert data_equivalence(first, again, exact=True)
+    assert not data_equivalence(first[0], other[0]) or name == "fedbandit/Linear-v0"  # whose mu_i is given
+    assert not data_equivalence([step[1] for step in first], [step[1] for step in other])
+
+
+@pytest.mark.parametrize("name", PARALLEL_IDS)
+def test_reset_without_a_seed_goes_on_to_a_new_instance(name):
+    env = fb.make(name, **SMALL)
+    env.reset(seed=1)
+    first = env.instance.contexts
+    env.reset()
+    second = env.instance.contexts
+    env.reset(seed=1)
+    assert np.array_equal(env.instance.contexts, first)
+    assert not np.array_equal(second, first)
+    env.reset()
+    assert np.array_equal(env.instance.contexts, second)
+
+
+def test_noise_does_not_depend_on_what_is_pulled_and_instance_not_on_the_noise():
+    env = fb.make("fedbandit/Synthetic-v0", **SMALL)
+    noise = []
+    for arm in (0, 1):
+        env.reset(seed=3)
+        _, rewards, *_ = env.step(dict.fromkeys(env.agents, arm))
+        noise.append(np.array(list(rewards.values())) - env.instance.means[:, arm])
+    assert np.allclose(*noise)
+    louder = fb.make("fedbandit/Synthetic-v0", noise_std=2.0, **SMALL)
+    louder.reset(seed=3)
+    assert np.array_equal(louder.instance.contexts, env.instance.contexts)
+
+
+def test_all_agents_are_truncated_together_at_the_horizon():
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=3)
+    env.reset(seed=0)
+    for last in (False, False, True):
+        assert env.agents == ["agent_0", "agent_1"]
+        _, _, terminations, truncations, _ = env.step(dict.fromkeys(env.agents, 0))
+        assert terminations == {"agent_0": False, "agent_1": False}
+        assert truncations == {"agent_0": last, "agent_1": last}
+    assert env.agents == []
+    assert env.max_num_agents == 2
+
+
+def test_outputs_of_one_step_are_not_changed_by_the_next():
+    env = fb.make("fedbandit/Synthetic-v0", **SMALL)
+    outputs = rollout(env, seed=0, steps=2)
+    for earlier, later in zip(outputs, outputs[1:], strict=False):
+        for agent in earlier[0]:
+            for name, array in earlier[0][agent].items():
+                assert not np.shares_memory(array, later[0][agent][name])
+                array[:] = np.nan  # what a caller does to its own arrays is its own business
+    observations = env.step(dict.fromkeys(env.agents, 0))[0]
+    assert all(np.isfinite(array).all() for shown in observations.values() for array in shown.values())
+
+
+@pytest.mark.parametrize("observation", OBSERVATIONS)
+@pytest.mark.parametrize("observe", OBSERVE)
+@pytest.mark.parametrize("name", GYMNASIUM_IDS)
+def test_view_passes_the_check_of_gymnasium(name, observe, observation):
+    env = gymnasium.make(f"fedbandit_envs:{name}", observe=observe, observation=observation, **SMALL)
+    pictures = observe == "distribution" and observation == "features"
+    check_env(env.unwrapped, skip_render_check=not pictures)
+    env.reset(seed=0)  # through the passive checker too
+    for _ in range(3):
+        env.step(env.action_space.sample())
+    env.close()
+
+
+FORMS = [(name, mode) for name in GYMNASIUM_IDS for mode in ("sync", "async")]
+FORMS += [(name, "vector_entry_point") for name in AGENT_IDS]  # all agents as one have no rows
+
+
+@pytest.mark.parametrize(("name", "mode"), FORMS)
+def test_make_vec_in_every_form(name, mode):
+    arguments = {"max_cycles": 4} if mode == "vector_entry_point" else {"num_agents": 3, "max_cycles": 4}
+    envs = gymnasium.make_vec(f"fedbandit_envs:{name}", num_envs=3, vectorization_mode=mode, **arguments)
+    try:
+        assert envs.num_envs == 3
+        assert isinstance(envs.metadata["autoreset_mode"], AutoresetMode)
+        observations, _ = envs.reset(seed=5)
+        envs.action_space.seed(0)
+        for step in range(1, 8):
+            assert envs.observation_space.contains(observations)
+            observations, rewards, terminations, truncations, _ = envs.step(envs.action_space.sample())
+            assert rewards.shape == terminations.shape == truncations.shape == (3,)
+            assert not terminations.any()
+            assert truncations.tolist() == [step == 4] * 3
+            assert (rewards == 0).all() == (step == 5), "the step after the last one only resets"
+    finally:
+        envs.close()
+
+
+@pytest.mark.parametrize("name", AGENT_IDS)
+def test_native_vector_form_is_the_default_of_agent_ids(name):
+    envs = gymnasium.make_vec(f"fedbandit_envs:{name}", num_envs=3)
+    assert type(envs).__name__ == "AgentsVectorEnv"
+    remade = gymnasium.make_vec(envs.spec)
+    assert remade.num_envs == 3
