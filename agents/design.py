@@ -26,7 +26,7 @@ from .design_steps import (
     multiplicative_step,
     multiplied,
     settle,
-    span,
+    unknowns,
     whiten,
 )
 
@@ -44,7 +44,8 @@ __all__ = [
 _WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank, and lets weights that were 0 return
 _DOUBLINGS = 4  # multiplicative steps take g to the powers 1, 2, 4, 8 in turn: far fewer than with power 1 alone
 _FIRST_ORDER = 29  # multiplicative steps before second-order ones, and
-_FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once
+_FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once; both for systems of
+_CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more of the others
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
@@ -105,8 +106,7 @@ def _prepare(
     """What steps need, the pairs there are to choose from, as (arms, agents), which arms and agents, and D."""
     problem, ranks, _ = whiten(directions, active, shared)
     free, arms, agents = settle(problem)
-    groups, d = free.base.shape[:2]
-    solver = InteriorPoint(free) if groups * d * (d + 1) // 2 <= _LARGEST_SYSTEM else free
+    solver = InteriorPoint(free) if unknowns(free) <= _LARGEST_SYSTEM else free
     return solver, free.active, arms, agents, int(ranks.sum())
 
 
@@ -143,10 +143,11 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
         if iteration == max_iterations:
             break
         turn = iteration % _DOUBLINGS
-        due = iteration >= _FIRST_ORDER or (iteration > 1 and turn == 1 and left > _FAR * target)
-        if due and newton is None and isinstance(solver, InteriorPoint):
-            newton = solver
-            newton.begin(pi, g)
+        if newton is None and turn == 1 and iteration > 1 and isinstance(solver, InteriorPoint):
+            dear = max(1.0, solver.unknowns / _CHEAP) ** 2
+            if iteration >= _FIRST_ORDER * dear or left > _FAR * dear * target:
+                newton = solver
+                newton.begin(pi, g)
         try:
             candidate = newton.step(pi, information, g, target) if newton else multiplied(pi, g, turn)
             ahead = solver.evaluate(candidate)
@@ -214,9 +215,10 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> tuple[FloatA
     The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
     """
     problem, _, basis = whiten(directions, weights > 0)
-    inverse = invert(problem.information(weights.T))
-    onto = span(basis @ basis.transpose(0, 2, 1))[0]
-    return basis @ inverse @ basis.transpose(0, 2, 1), onto @ onto.transpose(0, 2, 1)
+    inverse = basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
+    lengths = np.sqrt((basis**2).sum(1, keepdims=True))
+    unit = basis / (lengths + (lengths == 0))
+    return inverse, unit @ unit.transpose(0, 2, 1)
 
 
 def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None) -> None:

@@ -161,18 +161,24 @@ def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=32)
-def _triangle(d: int) -> tuple[IntArray, IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+def _triangle(d: int) -> tuple[IntArray, IntArray, IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
     """Index tables of symmetric matrices (d, d) stored as their s = d (d + 1) / 2 upper entries.
 
-    Rows and columns of the entries, how often each occurs (1 or 2), the entry of each place (d, d), and the flat
-    places of V_ik, V_jl and V_il (s, s) for entries ij and kl.
+    Rows, columns and flat places of the entries, how often each occurs (1 or 2), the entry of each place (d, d), and
+    the flat places of V_ik, V_jl and V_il (s, s) for entries ij and kl.
     """
     rows, columns = np.triu_indices(d)
     entry = np.zeros((d, d), dtype=np.int64)
     entry[rows, columns] = entry[columns, rows] = np.arange(len(rows))
     times = np.where(rows == columns, 1.0, 2.0)
     ik, jl, il = (left[:, None] * d + right for left, right in ((rows, rows), (columns, columns), (rows, columns)))
-    return rows, columns, times, entry, ik, jl, il
+    return rows, columns, rows * d + columns, times, entry, ik, jl, il
+
+
+def unknowns(problem: Problem) -> int:
+    """The size of the linear system of an interior-point step."""
+    groups, d = problem.base.shape[:2]
+    return int(groups * d * (d + 1) // 2)
 
 
 class InteriorPoint:
@@ -185,7 +191,7 @@ class InteriorPoint:
 
     def __init__(self, problem: Problem) -> None:
         rows, columns = _triangle(problem.x.shape[1])[:2]
-        self.base, self.shared = problem.base, problem.shared
+        self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(problem)
         self.products = np.empty((len(problem.x), len(rows), problem.x.shape[2]))  # (K, s, M)
         for n, (i, j) in enumerate(zip(rows, columns, strict=True)):
             np.multiply(problem.x[:, i], problem.x[:, j], out=self.products[:, n])
@@ -195,9 +201,10 @@ class InteriorPoint:
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
-        rows, columns, times, entry = _triangle(self.base.shape[1])[:4]
-        information = self.base + self._collect(pi)[:, entry]
-        inverse = invert(information)[:, rows, columns]
+        _, _, upper, times, entry = _triangle(self.base.shape[1])[:5]
+        information = self._collect(pi).take(entry, axis=1)
+        information += self.base
+        inverse = invert(information).reshape(len(information), -1).take(upper, axis=1)
         inverse *= times
         return information, np.asarray(np.vecmat(inverse, self.products))
 
@@ -211,17 +218,17 @@ class InteriorPoint:
         groups, (arms, s, agents) = len(self.base), self.products.shape
         # Work space: fresh memory of this size costs more than the arithmetic on it.
         self.weighted = np.empty((arms, s, min(agents, _BLOCK)))
-        self.matrix = np.empty((groups * s, groups * s))
+        self.matrix = np.empty((self.unknowns, self.unknowns))
         self.diagonal = np.einsum("isit->ist", self.matrix.reshape(groups, s, groups, s))  # a view
         self.z = self.on * (gap_of(pi, g) / self.pairs) / (pi + self.off) + self.off
         self.floor = _SMALLEST_CURVATURE * float(np.vdot(pi, g) / pi.shape[1]) ** 2
 
     def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
         """V (x) V + S P S^T (groups s, groups s), where P = diag(theta) - theta theta^T / total for each agent."""
-        ik, jl, il = _triangle(information.shape[1])[4:]
+        ik, jl, il = _triangle(information.shape[1])[5:]
         entries = information.reshape(len(information), -1)
-        cross = entries[:, il]
-        own = entries[:, ik] * entries[:, jl]
+        cross = entries.take(il, axis=1)
+        own = entries.take(ik, axis=1) * entries.take(jl, axis=1)
         own += cross * cross.transpose(0, 2, 1)
         own *= 0.5
         root = 1 / np.sqrt(total)

@@ -3,8 +3,8 @@
 Expected features psi and reward covariances are exact for a linear feature map and for distributions with finite
 support. For a Gaussian under any other map they come from a fixed quadrature:
 
-- context dimension n <= 4: tensor Gauss-Hermite, 65, 65, 17 or 9 nodes along each axis of the covariance for n = 1, 2,
-  3, 4: exact for polynomials of degree up to 129, 129, 33, 17 along these axes. For analytic maps the error falls
+- context dimension n <= 4: tensor Gauss-Hermite, 65, 33, 17 or 9 nodes along each axis of the covariance for n = 1, 2,
+  3, 4: exact for polynomials of degree up to 129, 65, 33, 17 along these axes. For analytic maps the error falls
   geometrically: for exp(s z), z standard normal, it is below 1e-9 of the value up to s = 3, 3, 2, 1. It falls slowly
   for others: with n = 4 a kink costs up to std(phi) / 15, and a jump up to a fifth of its height.
 - n > 4: 4096 points or more of a fixed scrambled Sobol sequence, mirrored, and scaled to covariance 1: exact for
@@ -27,7 +27,7 @@ from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
 from fedbandit_envs.validation import FloatArray, IntArray, real_array, real_numbers
 
 _CHUNK = 2**20  # feature entries held at a time by the quadrature
-_NODES_AN_AXIS = {1: 65, 2: 65, 3: 17, 4: 9}  # of Gauss-Hermite, by context dimension: at most 6561 nodes in all
+_NODES_AN_AXIS = {1: 65, 2: 33, 3: 17, 4: 9}  # of Gauss-Hermite, by context dimension: at most 6561 nodes in all
 
 
 class ContextDistribution(ABC):

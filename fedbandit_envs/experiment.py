@@ -91,7 +91,7 @@ class Experiment:
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
-                    f"arguments: expected none called {name!r}; each policy is shown what it observes"
+                    f"arguments: expected no {name!r}, each policy is shown what it observes; drop it"
                 )
 
     @property
@@ -233,7 +233,7 @@ def _toml(table: Mapping[str, Any], path: str = "") -> str:
     """Plain data as TOML: values first, then tables, then lists of tables."""
     lines, below = [], []
     for key, value in table.items():
-        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml_value(key)
         inner = f"{path}.{name}" if path else name
         if isinstance(value, Mapping):
             below.append(f"\n[{inner}]\n{_toml(value, inner)}" if value else "")

@@ -40,8 +40,8 @@ def unwritable(folder: Path, error: OSError) -> FolderError:
     """The one way to say that nothing can be written."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return FolderError(
-        f"{folder}: expected a folder that can be written, got {reason!r}; make room or choose another folder, then run "
-        "again: finished trials are kept"
+        f"{folder}: expected a folder that can be written, got {reason!r}; make room or choose another folder, "
+        "then run again: finished trials are kept"
     )
 
 

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from fedbandit_envs.executors import Executor
 from fedbandit_envs.experiment import Experiment
 from fedbandit_envs.reproduce import AGENTS, COMPARED_AT, PROBLEMS, experiment
 from fedbandit_envs.results import Columns, Result, write_table
@@ -51,7 +52,7 @@ def cells() -> list[Cell]:
 
 
 def grid(
-    out: str | Path, trials: int = TRIALS, executor: str = "processes", *, seed: int = 0, force: bool = False
+    out: str | Path, trials: int = TRIALS, executor: str | Executor = "processes", *, seed: int = 0, force: bool = False
 ) -> Columns:
     """The regrets and verdicts of all cells; also written as grid.csv, .json and .md."""
     experiments = {cell.name(m): cell.experiment(m, trials, seed) for cell in cells() for m in AGENTS}

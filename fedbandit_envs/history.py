@@ -1,7 +1,7 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,8 @@ class Exchange:
     def tree(self) -> State:
         """The turn as plain arrays, for storage."""
         down, up = (None if message is None else message.tree() for message in (self.down, self.up))
-        return {"step": self.step, "down": down, "plan": asdict(self.plan), "feedback": asdict(self.feedback), "up": up}
+        plan, feedback = dict(vars(self.plan)), dict(vars(self.feedback))
+        return {"step": self.step, "down": down, "plan": plan, "feedback": feedback, "up": up}
 
     @classmethod
     def from_tree(cls, tree: State) -> "Exchange":

@@ -53,6 +53,7 @@ class BanditInstance:
                 "distribution: expected a PointMass, Discrete or Gaussian with context='resampled', got "
                 f"{type(self.distribution).__name__}; use context='fixed', or a Discrete of many samples"
             )
+        _check_norms("psi, the expected features", self.psi)
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
@@ -63,7 +64,6 @@ class BanditInstance:
             raise ValueError(
                 f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
             )
-        _check_norms("psi, the expected features", self.psi)
         _check_norms("phi, the true features", self.phi)
         if self.rewards == "bernoulli":
             self._check_bernoulli()

@@ -69,6 +69,7 @@ def value_of(text: str) -> Any:
 
 
 def step_of(text: str) -> int:
+    """A step of the horizon."""
     value = value_of(text)
     if not isinstance(value, int):
         raise ExperimentError(f"--at: expected steps as whole numbers, got {text!r}")

@@ -141,7 +141,7 @@ def active_arms(result: Result, axes: "Axes | None" = None) -> "Figure":
     for number, label in enumerate(result.labels):
         line(axes, result.steps(label), result.curve(label, "active_arms"), label, number)
     axes.set_xscale("log")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * axes.dataLim.y1)
     _finish(axes, "step $t$", "active arms per agent", title(result))
     return figure
 
@@ -172,7 +172,7 @@ def time_axis(axes: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.set_xlabel("step $t$")
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 

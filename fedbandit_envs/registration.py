@@ -44,9 +44,8 @@ def split_keywords(
     offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:
         if keyword not in known and keyword not in _ENV_KEYWORDS:
-            raise ValueError(
-                f"{name}: expected keywords among {', '.join(offered)}, got {keyword!r}{nearest(keyword, offered)}"
-            )
+            hint = nearest(keyword, offered) or "; leave it out"
+            raise ValueError(f"{name}: expected keywords among {', '.join(offered)}, got {keyword!r}{hint}")
     own = {keyword: value for keyword, value in keywords.items() if keyword in known}
     return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
 
@@ -66,10 +65,7 @@ def aec_env(name: str, **keywords: Any) -> Any:
 
 def make(id: str, **keywords: Any) -> HiddenContextBandit:
     """Create an environment by its id: `make("fedbandit/Synthetic-v0", num_agents=100, max_cycles=2**17)`."""
-    if id not in environment_ids():
-        raise ValueError(
-            f"id: expected one of {', '.join(environment_ids())}, got {id!r}{nearest(id, environment_ids())}"
-        )
+    one_of("id", id, environment_ids())
     if keywords.get("max_cycles") is not None:
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default
     return pettingzoo.make("parallel", id, **keywords)

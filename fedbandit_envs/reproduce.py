@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.executors import Executor
 from fedbandit_envs.experiment import Experiment, PolicySpec
 from fedbandit_envs.folder import make_folder, write_whole
 from fedbandit_envs.results import Columns, Result, table_text, write_table
@@ -78,7 +79,7 @@ def reproduce(
     out: str | Path,
     panels: str = "abcd",
     trials: int = 100,
-    executor: str = "processes",
+    executor: str | Executor = "processes",
     *,
     seed: int = 0,
     force: bool = False,
@@ -178,8 +179,8 @@ def verdict_table(found: Sequence[Verdict]) -> Columns:
 
 REPORT = """# The paper's evaluation, reproduced
 
-T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std}, {trials} trials,
-seed {seed}. Regret is measured against the best arm for the true context and averaged over agents. Intervals are 95 %:
+T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std},
+{trials} trials, seed {seed}. Regret is measured against the best arm for the true context and averaged over agents. Intervals are 95 %:
 bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
 
 ![four panels](figure.png)

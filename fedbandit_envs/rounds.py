@@ -130,8 +130,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             plan = side.plan(_for_block(down, rows), remaining)
             if not isinstance(plan, Plan):
                 raise ProtocolError(
-                    f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, arm, "
-                    "length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
+                    f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
+                    "arm, length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
                 )
             plan.check(len(rows), num_arms)
             plans.append(plan)

@@ -39,7 +39,7 @@ class Interrupted(KeyboardInterrupt):
 def run(
     experiment: Experiment,
     out: str | Path | None = None,
-    executor: str = "processes",
+    executor: str | Executor = "processes",
     *,
     only: Sequence[int] | None = None,
     force: bool = False,
@@ -49,7 +49,8 @@ def run(
     Args:
         experiment: what to run.
         out: the folder of its results; trials that are there already are not computed again. None: memory only.
-        executor: "serial", "processes" (one for each processor) or "processes:4"; the results are the same.
+        executor: "serial", "processes" (one for each processor), "processes:4", or an object with `submit`; the
+            results are the same.
         only: these trials alone.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.
 
@@ -62,7 +63,7 @@ def run(
 def run_all(
     experiments: Mapping[str, Experiment],
     out: str | Path | None = None,
-    executor: str = "processes",
+    executor: str | Executor = "processes",
     *,
     only: Sequence[int] | None = None,
     force: bool = False,
@@ -70,7 +71,7 @@ def run_all(
     """Several experiments with the same workers, each in the subfolder of its name."""
     for experiment in experiments.values():
         experiment.check()
-    workers = make_executor(executor)
+    workers = make_executor(executor) if isinstance(executor, str) else executor
     if not isinstance(workers, Serial):
         _check_importable(experiments)
     folders = _open_folders(experiments, out, force)

@@ -1,6 +1,7 @@
 """Plain arrays and numbers on disk: one file, no pickle, written whole or not at all.
 
-The file is a zip of `scalars.json` and one .npy for each array, so other programs can read it too.
+The file is a zip of `tree.json` (the scalars, and the names of the arrays) and one .npy for each array, so other
+programs can read it too.
 """
 
 import io
@@ -15,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-_SCALARS = "scalars.json"
-_ARRAYS = "arrays/"
+_TREE = "tree.json"
 
 
 class StoredFileError(ValueError):
@@ -50,11 +50,16 @@ def _encoded(tree: Mapping[str, Any]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         # A ZipInfo made by hand carries no clock: equal trees give equal bytes.
-        archive.writestr(zipfile.ZipInfo(_SCALARS), json.dumps(scalars, sort_keys=True))
-        for name, array in sorted(arrays.items()):
-            with archive.open(zipfile.ZipInfo(f"{_ARRAYS}{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
+        tree_json = json.dumps({"arrays": sorted(arrays), "scalars": scalars}, sort_keys=True)
+        archive.writestr(zipfile.ZipInfo(_TREE), tree_json)
+        for name in sorted(arrays):
+            with archive.open(zipfile.ZipInfo(_member(name)), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, arrays[name], allow_pickle=False)
     return buffer.getvalue()
+
+
+def _member(array: str) -> str:
+    return f"arrays/{array}.npy"
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -64,6 +69,7 @@ def load(path: Path) -> dict[str, Any]:
         flat = _decoded(content)
     except (
         OSError,
+        TypeError,
         ValueError,
         KeyError,
         EOFError,
@@ -91,12 +97,13 @@ def load(path: Path) -> dict[str, Any]:
 def _decoded(content: bytes) -> dict[str, Any]:
     """Arrays and scalars by path; a path that ends in "/" is an empty mapping."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        flat: dict[str, Any] = json.loads(archive.read(_SCALARS))
-        for member in archive.namelist():
-            if member.startswith(_ARRAYS):
-                name = member.removeprefix(_ARRAYS).removesuffix(".npy")
-                # Reading the whole member checks its checksum.
-                flat[name] = np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False)
+        tree = json.loads(archive.read(_TREE))
+        if not isinstance(tree, dict) or archive.namelist() != [_TREE, *map(_member, tree["arrays"])]:
+            raise ValueError(f"its arrays are not those of its {_TREE}")
+        flat: dict[str, Any] = dict(tree["scalars"])
+        for name in tree["arrays"]:
+            # Reading the whole member checks its checksum.
+            flat[name] = np.lib.format.read_array(io.BytesIO(archive.read(_member(name))), allow_pickle=False)
     return flat
 
 

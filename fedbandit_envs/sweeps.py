@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fedbandit_envs.executors import Executor
 from fedbandit_envs.experiment import Experiment
 from fedbandit_envs.folder import EXPERIMENT_FILE, FolderError
 from fedbandit_envs.results import Columns, Result
@@ -16,7 +17,7 @@ def sweep(
     parameter: str,
     values: Sequence[Value],
     out: str | Path | None = None,
-    executor: str = "processes",
+    executor: str | Executor = "processes",
     *,
     force: bool = False,
 ) -> dict[Value, Result]:

@@ -70,7 +70,7 @@ def real_number(name: str, value: Any, *, above: float | None = None, at_least: 
     """`value` as a finite float, refused at or below `above`, or below `at_least`."""
     bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
     message = f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}; pass a number in that range"
-    if isinstance(value, (bool, np.bool_, str, bytes, np.ndarray)):
+    if isinstance(value, (bool, np.bool_, str, bytes)) or (isinstance(value, np.ndarray) and value.ndim):
         raise ValueError(message)
     try:
         number = float(value)

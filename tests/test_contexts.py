@@ -181,7 +181,7 @@ def expectations(values_of, n):
     return rule.expected_features(feature_map)[0, 0]
 
 
-@pytest.mark.parametrize(("n", "degree"), [(1, 129), (2, 129), (3, 33), (4, 17)])
+@pytest.mark.parametrize(("n", "degree"), [(1, 129), (2, 65), (3, 33), (4, 17)])
 def test_gauss_hermite_is_exact_up_to_its_stated_degree(n, degree):
     even = np.arange(0, degree + 1, 2)
     moments = np.array([math.prod(range(power - 1, 0, -2)) for power in even], dtype=float)

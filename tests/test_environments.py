@@ -1,5 +1,7 @@
 """Every registered id, found in the registries themselves, keeps the contracts of PettingZoo and Gymnasium."""
 
+from itertools import pairwise
+
 import gymnasium
 import numpy as np
 import pettingzoo
@@ -121,7 +123,7 @@ def test_all_agents_are_truncated_together_at_the_horizon():
 def test_outputs_of_one_step_are_not_changed_by_the_next():
     env = fb.make("fedbandit/Synthetic-v0", **SMALL)
     outputs = rollout(env, seed=0, steps=2)
-    for earlier, later in zip(outputs, outputs[1:], strict=False):
+    for earlier, later in pairwise(outputs):
         for agent in earlier[0]:
             for name, array in earlier[0][agent].items():
                 assert not np.shares_memory(array, later[0][agent][name])

@@ -1,0 +1,103 @@
+"""One client: the agent side of a policy for its own agents, one turn for each message of the server.
+
+Server and clients count turns: a turn is a plan, its pulls and its report. A request carries the server's messages of
+every turn that the client has not acknowledged yet, because an answer that was lost loses that report and nothing else:
+the client catches up on the turns that it missed and goes on in step with the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.checkpoints import Checkpoints
+from fedbandit_envs.federation.rewards import RewardSource
+from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
+from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ProtocolError, SilentServer, State
+
+PLAY, HELLO, MISSING = "play", "hello", "missing"
+_MOST_TURNS = 10_000  # that a client catches up on with one request
+
+
+class Client:
+    """Its agents' rows alone: what they know, what they are paid, what they have learnt."""
+
+    def __init__(self, policy: Policy, constants: Constants, source: RewardSource):
+        view = source.view(constants)
+        self.agents, self._source, self._constants = view.agents, source, constants
+        self._side = policy.agents(view)
+        # Without a server nobody waits for anybody: such agents play to the horizon in one turn.
+        self._alone = isinstance(policy.server(constants), SilentServer)
+        self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
+        self._turn = self._step = self._plans = 0
+        self._last: tuple[int, Message | None] = (0, None)  # length and report of the turn before
+
+    def answer(self, packet: Mapping[str, Any]) -> Packet:
+        """The reply to a request of the server."""
+        header, downs = unpack(packet, most_bytes(self._constants, len(self.agents)), _MOST_TURNS)
+        mine = {"agents": self.agents.tolist()}
+        if header.get("verb") == HELLO:
+            return pack({"verb": HELLO, **mine}, [])
+        first, last = header["turn"] - len(downs) + 1, header["turn"]
+        if not first <= self._turn <= last + 1:
+            return pack({"verb": MISSING, "turn": self._turn, **mine}, [])
+        for down in downs[self._turn - first :]:
+            self._last = self._play(down)
+        length, report = self._last  # a turn that was played before is answered as before
+        return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
+
+    def _play(self, down: Message | None) -> tuple[int, Message | None]:
+        start = self._step
+        report = self._one_turn(down)
+        while self._alone and self._step < self._constants.horizon:
+            report = self._one_turn(None)
+        self._turn += 1
+        return self._step - start, report
+
+    def _one_turn(self, down: Message | None) -> Message | None:
+        remaining = self._constants.horizon - self._step
+        plan = self._side.plan(down, remaining)
+        if not isinstance(plan, Plan):
+            raise ProtocolError(f"{type(self._side).__name__}.plan: expected a Plan, got {type(plan).__name__}")
+        plan.check(len(self.agents), self._constants.num_arms)
+        plan = plan.cut(remaining)
+        feedback = self._pulled(plan)
+        self._step += int(plan.length)
+        self._checkpoints.add(self._step, plan.length, feedback.pulls(), self._side.active)
+        return None if self._step >= self._constants.horizon else self._side.report(feedback)
+
+    def _pulled(self, plan: Plan) -> Feedback:
+        if plan.length == 0:
+            none = np.zeros(len(plan.arm), dtype=np.int64)
+            return Feedback(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+        feedback = self._source.pull(plan, self._plans)
+        self._plans += 1
+        return feedback
+
+    def snapshot(self) -> State:
+        """The state after any turn, as a tree of plain arrays and numbers: also the record of its pulls."""
+        length, report = self._last
+        return {
+            "agents": self.agents,
+            "turn": self._turn,
+            "step": self._step,
+            "plans": self._plans,
+            "checkpoints": self._checkpoints.snapshot(),
+            "length": length,
+            "report": None if report is None else report.tree(),
+            "side": self._side.snapshot(),
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a `snapshot` of the same agents."""
+        if not np.array_equal(state["agents"], self.agents):
+            raise ValueError(
+                f"state: expected that of agents {self.agents.tolist()}, got {state['agents'].tolist()}; give each "
+                "client a folder of its own"
+            )
+        self._turn, self._step, self._plans = state["turn"], state["step"], state["plans"]
+        self._checkpoints.restore(state["checkpoints"])
+        report = state["report"]
+        self._last = (state["length"], None if report is None else Message.from_tree(report))
+        self._side.restore(state.get("side", {}))

@@ -1,0 +1,256 @@
+"""The server's loop over clients that may fail: ask, check, aggregate, remember."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedbandit_envs.channel import Channel, Ledger
+from fedbandit_envs.faults import Fault, check_quorum
+from fedbandit_envs.federation.client import HELLO, PLAY
+from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, read_reply
+from fedbandit_envs.federation.wire import Packet, pack
+from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.protocol import Message, Policy, ProtocolError, ServerSide, State
+from fedbandit_envs.rounds import _for_block
+from fedbandit_envs.validation import IntArray
+
+
+class Transport(Protocol):
+    """How packets reach the clients, each of which is a node with a number."""
+
+    def nodes(self) -> list[int]:
+        """The nodes that are connected now."""
+
+    def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
+        """Send each node its packet; what came back in `timeout` seconds: packets, or texts that say what failed."""
+
+
+@dataclass
+class _Node:
+    agents: IntArray
+    acknowledged: int = -1  # the last turn whose answer was used, or was there to be used
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a turn brought."""
+
+    turn: int
+    step: int  # steps taken by every agent
+    rounds: int
+    heard: int  # agents
+    faults: list[Fault] = field(default_factory=list)
+
+
+class Coordinator:
+    """The server side of a policy, and all that is known about the clients.
+
+    Args:
+        policy: what plays.
+        constants: the public numbers of the problem.
+        transport: how packets reach the clients.
+        quorum: least share of the agents that must be heard in a turn.
+        timeout: seconds that clients have for a turn.
+    """
+
+    def __init__(
+        self, policy: Policy, constants: Constants, transport: Transport, *, quorum: float = 0.5, timeout: float = 120.0
+    ):
+        self._policy, self._constants, self._transport = policy, constants, transport
+        self._quorum, self._timeout = quorum, timeout
+        self._server = policy.server(constants)
+        self._channel = Channel(constants.num_agents, Ledger(constants.num_agents))
+        self._downs: list[Message | None] = [None]  # what the server said before each turn, this one included
+        self._nodes: dict[int, _Node] = {}
+        self.step = 0
+        self.faults: list[Fault] = []
+
+    @property
+    def turn(self) -> int:
+        """The turn that is played next."""
+        return len(self._downs) - 1
+
+    @property
+    def ledger(self) -> Ledger:
+        """What has crossed."""
+        return self._channel.ledger
+
+    @property
+    def done(self) -> bool:
+        """Whether the horizon is reached."""
+        return self.step >= self._constants.horizon
+
+    def wait_for(self, number: int, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Wait until so many clients are connected."""
+        deadline = time.monotonic() + timeout
+        while len(self._transport.nodes()) < number:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"expected {number} clients within {timeout:g} s, got {len(self._transport.nodes())}; look into "
+                    "the logs of those that are missing"
+                )
+            sleep(1.0)
+
+    def advance(self, saved_in: str = "") -> Progress:
+        """One turn of all clients, and the server's answer to it.
+
+        Raises:
+            QuorumLost: when too few were heard; nothing is aggregated then, and the turn can be asked for again.
+        """
+        if self.turn > 0 and not self._nodes:  # a run that is resumed
+            self._greet()
+        nodes = self._transport.nodes()
+        answers = self._transport.exchange({node: self._request(node) for node in nodes}, self._timeout)
+        replies, failed = self._read(nodes, answers)
+        agreed(replies, failed, "form of the message", _form, self._accepts)
+        number = self.ledger.rounds
+        down = self._answered(replies, failed, saved_in)
+        faults = self._missing(replies, failed, number)
+        known = {(fault.agent, fault.round) for fault in self.faults}
+        self.faults += [fault for fault in faults if (fault.agent, fault.round) not in known]
+        for node, reply in replies.items():
+            self._nodes[node].acknowledged = reply.turn
+        self.step += next(iter(replies.values())).length
+        self._downs.append(down)
+        return Progress(self.turn - 1, self.step, self.ledger.rounds, self._constants.num_agents - len(faults), faults)
+
+    def _greet(self) -> None:
+        nodes = self._transport.nodes()
+        answers = self._transport.exchange({node: pack({"verb": HELLO}, []) for node in nodes}, self._timeout)
+        self._read(nodes, answers)
+
+    def _request(self, node: int) -> Packet:
+        """The turns that the node has not acknowledged; a node that nobody knows is asked who it is."""
+        if self.turn > 0 and node not in self._nodes:
+            return pack({"verb": HELLO}, [])
+        known = self._nodes.get(node)
+        first = 0 if known is None else known.acknowledged + 1
+        downs = [
+            None if known is None else _for_block(down, known.agents) for down in self._downs[first:]
+        ]
+        return pack({"verb": PLAY, "turn": self.turn}, downs)
+
+    def _read(
+        self, nodes: list[int], answers: Mapping[int, Packet | str]
+    ) -> tuple[dict[int, Reply], dict[int, str]]:
+        """The replies that can be used, and why the other nodes have none."""
+        replies: dict[int, Reply] = {}
+        failed = {node: "not connected" for node in self._nodes if node not in nodes}
+        for node in nodes:
+            answer = answers.get(node, f"no answer within {self._timeout:g} s")
+            try:
+                if isinstance(answer, str):
+                    raise ReplyError(answer)
+                reply = read_reply(answer, self._constants)
+                self._claim(node, reply.agents, nodes)
+                if reply.verb != PLAY:
+                    self._nodes[node].acknowledged = reply.turn - 1
+                    raise ReplyError("joined again" if reply.verb == HELLO else "had lost its state")
+                if reply.turn != self.turn:
+                    raise ReplyError(f"answered turn {reply.turn} in turn {self.turn}")
+                replies[node] = reply
+            except ReplyError as error:
+                failed[node] = str(error)
+        agreed(replies, failed, "length of the plan", lambda reply: reply.length)
+        return replies, failed
+
+    def _claim(self, node: int, agents: IntArray, nodes: list[int]) -> None:
+        """Note that a node speaks for these agents, unless another one does."""
+        if node in self._nodes and not np.array_equal(self._nodes[node].agents, agents):
+            raise ReplyError(f"spoke for agents {agents.tolist()}, is {self._nodes[node].agents.tolist()}")
+        for other, its in list(self._nodes.items()):
+            if other != node and np.isin(its.agents, agents).any():
+                if other in nodes:
+                    raise ReplyError(f"spoke for agents {agents.tolist()}, of which another client has some")
+                del self._nodes[other]  # it came back under another number
+        self._nodes.setdefault(node, _Node(agents))
+
+    def _missing(self, replies: Mapping[int, Reply], failed: Mapping[int, str], number: int) -> list[Fault]:
+        """A fault in round `number` for each agent that was not heard in this turn."""
+        reasons = dict.fromkeys(range(self._constants.num_agents), "its client is unknown")
+        for node, reason in failed.items():
+            if node in self._nodes:
+                reasons.update(dict.fromkeys(self._nodes[node].agents.tolist(), reason))
+        for reply in replies.values():
+            for agent in reply.agents.tolist():
+                del reasons[agent]
+        return [Fault(agent, number, reason) for agent, reason in sorted(reasons.items())]
+
+    def _answered(self, replies: dict[int, Reply], failed: dict[int, str], saved_in: str) -> Message | None:
+        """The server's answer; clients whose messages it can't take move to `failed`."""
+        num_agents = self._constants.num_agents
+        before, ledger = self._server.snapshot(), self.ledger.snapshot()
+        while True:
+            faults = self._missing(replies, failed, self.ledger.rounds)
+            where = f" from the state in {saved_in}" if saved_in else ""
+            remedy = f"start the missing clients again and go on{where}"
+            check_quorum(max(self._quorum, 1 / num_agents), num_agents, faults, remedy)
+            step = self.step + next(iter(replies.values())).length
+            try:
+                up = self._channel.up([reply.message for reply in replies.values()], step)
+                return None if up is None else self._channel.down(self._server.answer(up))
+            except Exception as error:
+                self._server.restore(before)
+                self._channel.ledger = Ledger.restored(ledger)
+                culprits = [node for node, reply in replies.items() if not self._accepts(reply.message)]
+                if not culprits or len(culprits) == len(replies):
+                    raise ProtocolError(
+                        f"{type(self._server).__name__}: expected to answer the messages of turn {self.turn}, got "
+                        f"{type(error).__name__}: {error}; try the policy in one process first"
+                    ) from error
+                for node in culprits:
+                    del replies[node]
+                    failed[node] = f"sent what the server can't take ({error})"
+
+    def _accepts(self, message: Message | None) -> bool:
+        """Whether a copy of the server answers this message alone."""
+        if message is None:
+            return True
+        copy: ServerSide = self._policy.server(self._constants)
+        copy.restore(self._server.snapshot())
+        try:
+            copy.answer(message)
+        except Exception:
+            return False
+        return True
+
+    def snapshot(self) -> State:
+        """The state between two turns, as a tree of plain arrays and numbers."""
+        return {
+            "step": self.step,
+            "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
+            "server": self._server.snapshot(),
+            "ledger": self.ledger.snapshot(),
+            "faults": {
+                "agents": np.array([fault.agent for fault in self.faults], dtype=np.int64),
+                "rounds": np.array([fault.round for fault in self.faults], dtype=np.int64),
+                "reasons": np.array([fault.reason for fault in self.faults], dtype=np.str_),
+            },
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from a `snapshot`; the clients are asked who they are before the next turn."""
+        self.step = state["step"]
+        downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
+        self._downs = [None if down is None else Message.from_tree(down) for down in downs]
+        self._server.restore(state.get("server", {}))
+        self._channel.ledger = Ledger.restored(state["ledger"])
+        saved = state["faults"]
+        self.faults = [
+            Fault(int(agent), int(number), str(reason))
+            for agent, number, reason in zip(saved["agents"], saved["rounds"], saved["reasons"], strict=True)
+        ]
+        self._nodes = {}
+
+
+def _form(reply: Reply) -> Any:
+    """What must be the same in all messages of a round; None for a client with nothing to say."""
+    message = reply.message
+    if message is None:
+        return None
+    arrays = sorted((name, array.dtype.str, array.shape[1:]) for name, array in message.arrays.items())
+    masks = sorted((name, mask.shape[1:]) for name, mask in message.present.items())
+    return message.kind, tuple(arrays), tuple(masks)

@@ -1,0 +1,173 @@
+"""The two apps of Flower: each is a thin shell, so the app that Flower distributes holds a configuration and no code.
+
+A SuperNode's own configuration (`--node-config`) says which agents it has, and may name a folder in which it keeps
+their state and record, and a reward source of its own in place of the simulation.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedbandit_envs import storage
+from fedbandit_envs.federation.client import Client
+from fedbandit_envs.federation.coordinator import Coordinator, Progress
+from fedbandit_envs.federation.rewards import RewardSource, SimulatedRewards
+from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.wire import Packet
+from fedbandit_envs.validation import IntArray
+
+client_app = ClientApp()
+server_app = ServerApp()
+
+STATE_FILE = "state.npz"
+PROGRESS_FILE = "progress.jsonl"
+_RECORD = "fedbandit"
+_POLL = 0.5  # seconds between two looks for answers
+
+
+@client_app.query()
+def answer(message: Message, context: Context) -> Message:
+    """One request of the server: the client is made anew from its state, which Flower keeps."""
+    settings = Settings.of(context.run_config)
+    agents = _agents(context.node_config)
+    client = Client(settings.make_policy(), settings.constants, _source(agents, settings, context.node_config))
+    state = _state(context)
+    if state is not None:
+        client.restore(state)
+    reply = client.answer(dict(message.content.config_records[_RECORD]))
+    _keep(context, client.snapshot())
+    return Message(_content(reply), reply_to=message)
+
+
+def _agents(config: Mapping[str, Any]) -> IntArray:
+    """The agents of a SuperNode, given as "0,1,2"."""
+    text = str(config.get("agents", ""))
+    if not text or not all(part.strip().isdigit() for part in text.split(",")):
+        raise ValueError(f"""node-config: expected agents="0,1,2", got {text!r}; name the agents of this SuperNode""")
+    return np.array([int(part) for part in text.split(",")], dtype=np.int64)
+
+
+def _source(agents: IntArray, settings: Settings, config: Mapping[str, Any]) -> RewardSource:
+    """The reward source that this SuperNode names, never one that the server names."""
+    path = str(config.get("rewards", ""))
+    if not path:
+        return SimulatedRewards(agents, settings.source())
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)(agents, {**settings.source(), **config})
+
+
+def _state(context: Context) -> dict[str, Any] | None:
+    """The client's state in Flower's context, or in the SuperNode's own folder when Flower has forgotten it."""
+    if _RECORD in context.state:
+        content = context.state.config_records[_RECORD]["state"]
+        assert isinstance(content, bytes)
+        return storage.from_bytes(content, "Flower's context")
+    file = _file(context)
+    return storage.load(file) if file is not None and file.exists() else None
+
+
+def _keep(context: Context, state: dict[str, Any]) -> None:
+    context.state[_RECORD] = ConfigRecord({"state": storage.to_bytes(state)})
+    file = _file(context)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        storage.save(file, state)
+
+
+def _file(context: Context) -> Path | None:
+    folder = context.node_config.get("folder")
+    return Path(str(folder)) / STATE_FILE if folder else None
+
+
+def _content(packet: Packet) -> RecordDict:
+    return RecordDict({_RECORD: ConfigRecord(packet)})
+
+
+class GridTransport:
+    """Packets over Flower's grid."""
+
+    def __init__(self, grid: Grid):
+        self._grid = grid
+
+    def nodes(self) -> list[int]:
+        """The SuperNodes that are connected."""
+        return list(self._grid.get_node_ids())
+
+    def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
+        """Send all, then look for answers until they are there or the time is over."""
+        messages = [
+            Message(_content(packet), node, "query", ttl=timeout + 60) for node, packet in sorted(requests.items())
+        ]
+        sent = list(self._grid.push_messages(messages))
+        # Flower numbers what it could send, and says None of the rest.
+        waiting = {number: node for number, node in zip(sent, sorted(requests), strict=True) if number}
+        answers: dict[int, Packet | str] = {
+            node: "could not be reached" for number, node in zip(sent, sorted(requests), strict=True) if not number
+        }
+        deadline = time.monotonic() + timeout
+        while waiting and time.monotonic() < deadline:
+            for reply in self._grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    answers[node] = _answer(reply)
+            if waiting:
+                time.sleep(_POLL)
+        return answers
+
+
+def _answer(reply: Message) -> Packet | str:
+    if reply.has_error():
+        return f"failed: {reply.error.reason or reply.error.code}"
+    records = reply.content.config_records
+    if _RECORD not in records:
+        return "unreadable: expected a record of this program"
+    return {name: value for name, value in records[_RECORD].items() if isinstance(value, (str, bytes))}
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Play to the horizon; the state is saved after each turn when the configuration names a folder."""
+    config = context.run_config
+    settings = Settings.of(config)
+    coordinator = Coordinator(
+        settings.make_policy(),
+        settings.constants,
+        GridTransport(grid),
+        quorum=float(config.get("quorum", 0.5)),
+        timeout=float(config.get("timeout", 120.0)),
+    )
+    folder = Path(str(config["folder"])) if config.get("folder") else None
+    file = None if folder is None else folder / STATE_FILE
+    if file is not None and file.exists():
+        coordinator.restore(storage.load(file))
+    coordinator.wait_for(int(config.get("clients", 1)), float(config.get("timeout", 120.0)))
+    try:
+        while not coordinator.done:
+            progress = coordinator.advance(saved_in=str(folder or ""))
+            if file is not None:
+                storage.save(file, coordinator.snapshot())
+            _tell(folder, _line(progress))
+    except Exception as error:
+        _tell(folder, {"error": f"{type(error).__name__}: {error}"})
+        raise
+    _tell(folder, {"done": True})
+
+
+def _line(progress: Progress) -> dict[str, Any]:
+    faults = [[fault.agent, fault.round, fault.reason] for fault in progress.faults]
+    return {"turn": progress.turn, "step": progress.step, "heard": progress.heard, "faults": faults}
+
+
+def _tell(folder: Path | None, line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+    if folder is not None:
+        with open(folder / PROGRESS_FILE, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")

@@ -1,0 +1,99 @@
+"""What clients answer, taken for what it is: bytes from outside."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.federation.client import HELLO, MISSING, PLAY
+from fedbandit_envs.federation.wire import WireError, most_bytes, unpack
+from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.protocol import Message
+from fedbandit_envs.validation import IntArray
+
+
+class ReplyError(ValueError):
+    """A reply that can't be used, and why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """A reply whose form is right; whether its content is right the server finds out."""
+
+    verb: str
+    agents: IntArray  # that the client speaks for
+    turn: int
+    length: int  # steps of the plan
+    message: Message | None
+
+
+def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
+    """The reply in a packet; agents, turn and numbers are checked as far as they can be without knowing the policy."""
+    most = most_bytes(constants, constants.num_agents)
+    try:
+        header, messages = unpack(packet, most, 1)
+    except WireError as error:
+        raise ReplyError(f"unreadable: {error}") from error
+    verb = header.get("verb")
+    if verb not in (PLAY, HELLO, MISSING):
+        raise ReplyError(f"unreadable: expected a verb among {PLAY}, {HELLO}, {MISSING}, got {str(verb)[:20]!r}")
+    agents = _agents(header.get("agents"), constants)
+    turn = 0 if verb == HELLO else _number("turn", header.get("turn"))
+    length = _number("length", header.get("length")) if verb == PLAY else 0
+    message = messages[0] if messages else None
+    if message is not None:
+        if message.agents is None or not np.isin(message.agents, agents).all():
+            raise ReplyError("sent rows of agents that are not its own")
+        if len(np.unique(message.agents)) < len(message.agents):
+            raise ReplyError("sent several rows of one agent")
+        for name, array in message.arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ReplyError(f"sent NaN or infinity in {name}")
+        if not len(message.agents):
+            message = None
+    return Reply(verb, agents, turn, length, message)
+
+
+def _agents(value: Any, constants: Constants) -> IntArray:
+    if not isinstance(value, list) or not value or len(value) > constants.num_agents:
+        raise ReplyError("unreadable: expected the numbers of its agents")
+    for agent in value:
+        if not isinstance(agent, int) or isinstance(agent, bool) or not 0 <= agent < constants.num_agents:
+            raise ReplyError(f"spoke for an unknown agent, {str(agent)[:20]}")
+    if len(set(value)) < len(value):
+        raise ReplyError("spoke for one agent twice")
+    return np.array(value, dtype=np.int64)
+
+
+def _number(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+        raise ReplyError(f"unreadable: expected a whole number for {name}, got {str(value)[:20]!r}")
+    return value
+
+
+def agreed(
+    replies: dict[int, Reply],
+    failed: dict[int, str],
+    name: str,
+    of: Callable[[Reply], Any],
+    accepts: Callable[[Message | None], bool] = lambda _: True,
+) -> None:
+    """Move the replies that differ from the others in `of` to `failed`.
+
+    What most agents have is right, if the server `accepts` a message of that kind; replies of which it is None have
+    nothing to differ in.
+    """
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for node, reply in replies.items():
+        groups[of(reply)].append(node)
+    groups.pop(None, None)
+    if len(groups) < 2:
+        return
+    ranked = sorted(groups.values(), key=lambda nodes: -sum(len(replies[node].agents) for node in nodes))
+    right = next((nodes for nodes in ranked if accepts(replies[nodes[0]].message)), ranked[0])
+    expected = of(replies[right[0]])
+    for node in [node for nodes in ranked if nodes is not right for node in nodes]:
+        failed[node] = f"{name}: expected {expected} as most others have, got {of(replies[node])}"
+        del replies[node]

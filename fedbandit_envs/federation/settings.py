@@ -1,0 +1,91 @@
+"""What server and clients are told about a run: plain values, written into the Flower app's configuration."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedbandit_envs.env import HiddenContextBandit
+from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.protocol import Policy
+from fedbandit_envs.registration import make, make_policy
+from fedbandit_envs.seeding import checked_seed, fresh_seed
+
+Config = dict[str, str | int | float | bool]  # what Flower's configurations hold
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run: the policy, the public constants, and for a simulation the environment and its seed."""
+
+    policy: str
+    parameters: Mapping[str, Any]
+    constants: Constants
+    environment: str = ""  # "" when the rewards are real
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    @classmethod
+    def simulated(
+        cls, policy: str, parameters: Mapping[str, Any], environment: str, arguments: Mapping[str, Any], seed: int | None
+    ) -> "Settings":
+        """Those of a simulated run; the constants are the environment's."""
+        chosen = fresh_seed() if checked_seed(seed) is None else seed
+        assert chosen is not None
+        made = make_policy(policy, **parameters)
+        env = _environment(environment, arguments, made)
+        env.reset(seed=chosen)
+        told = {**arguments, "max_cycles": env.max_cycles}
+        return cls(policy, parameters, env.view().constants, environment, told, chosen)
+
+    def make_policy(self) -> Policy:
+        """The policy."""
+        return make_policy(self.policy, **self.parameters)
+
+    def make_environment(self) -> HiddenContextBandit:
+        """The environment of a simulation, at the start of the run's episode."""
+        env = _environment(self.environment, self.arguments, self.make_policy())
+        env.reset(seed=self.seed)
+        return env
+
+    def source(self) -> dict[str, Any]:
+        """What `SimulatedRewards` needs to know."""
+        observes = self.make_policy().observes
+        return {
+            "environment": self.environment,
+            "arguments": dict(self.arguments),
+            "seed": self.seed,
+            "observes": observes,
+        }
+
+    def config(self) -> Config:
+        """As a Flower configuration."""
+        return {
+            "policy": self.policy,
+            "parameters": json.dumps(dict(self.parameters)),
+            "constants": json.dumps(asdict(self.constants)),
+            "environment": self.environment,
+            "arguments": json.dumps(dict(self.arguments)),
+            "seed": str(self.seed),  # it may be longer than 64 bits
+        }
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Settings":
+        """From a Flower configuration."""
+        for name in ("policy", "constants"):
+            if not config.get(name):
+                raise ValueError(f"run-config: expected a value for {name!r}, got none; set it in the app's pyproject.toml")
+        constants = json.loads(str(config["constants"]))
+        return cls(
+            policy=str(config["policy"]),
+            parameters=json.loads(str(config.get("parameters") or "{}")),
+            constants=Constants(**constants),
+            environment=str(config.get("environment") or ""),
+            arguments=json.loads(str(config.get("arguments") or "{}")),
+            seed=int(str(config.get("seed") or 0)),
+        )
+
+
+def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:
+    observe = "context" if policy.observes == "context" else "distribution"
+    return make(environment, **arguments, observe=observe)

@@ -1,0 +1,144 @@
+"""Messages as bytes: what is counted is what crosses, nothing is unpickled, sizes are checked before memory is taken.
+
+A packet is a JSON header and the raw bytes of each array. Of an array with a mask only the present entries cross, so
+the bytes of a message's arrays are exactly those that the ledger counts for its agents; the header (kind, agents,
+shapes), the masks and the envelope around them (round, step, length of the plan) are free, as everywhere.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit_envs.knowledge import Constants
+from fedbandit_envs.protocol import Message
+from fedbandit_envs.validation import BoolArray
+
+Packet = dict[str, str | bytes]  # "header": JSON; "0/theta": an array of the first message; "0/theta?": its mask
+
+_HEADER = "header"
+_DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1", "|i1", "|u1")
+_MOST_AXES = 8
+_MOST_ARRAYS = 64  # in one message
+_NAMES = 100  # characters of a kind or a name
+
+
+class WireError(ValueError):
+    """A packet that is not what it should be; nothing of it is used."""
+
+
+def most_bytes(constants: Constants, agents: int) -> int:
+    """The largest message that is accepted from or for so many agents, laid out in memory.
+
+    Eight times the second moments of every arm, and a megabyte: far above what any policy here sends, far below harm.
+    """
+    row = 8 * (constants.num_arms + 1) * (constants.dim + 1) ** 2
+    return 2**20 + 8 * row * max(agents, 1)
+
+
+def pack(envelope: Mapping[str, Any], messages: Sequence[Message | None]) -> Packet:
+    """The packet of some messages and the plain values around them."""
+    packet: Packet = {}
+    headers = [None if message is None else _pack_message(f"{n}/", message, packet) for n, message in enumerate(messages)]
+    packet[_HEADER] = json.dumps({**envelope, "messages": headers})
+    return packet
+
+
+def _pack_message(prefix: str, message: Message, packet: Packet) -> dict[str, Any]:
+    arrays = {}
+    for name, array in message.arrays.items():
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        mask = message.present.get(name)
+        arrays[name] = {"dtype": little.dtype.str, "shape": array.shape, "mask": None if mask is None else mask.shape}
+        packet[prefix + name] = (little if mask is None else little[mask]).tobytes()
+        if mask is not None:
+            packet[f"{prefix}{name}?"] = np.packbits(mask).tobytes()
+    agents = None if message.agents is None else message.agents.tolist()
+    return {"kind": message.kind, "agents": agents, "arrays": arrays}
+
+
+def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], list[Message | None]]:
+    """The values and the messages of a packet that came from outside: at most `number`, each of at most `most` bytes."""
+    text = packet.get(_HEADER)
+    if not isinstance(text, str) or len(text) > most:
+        raise WireError(f"packet: expected a header of at most {most} characters, got {_size(text)}; send less at a time")
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"header: expected JSON, got {error}; both sides need the same version") from error
+    _expect(isinstance(header, dict) and isinstance(header.get("messages"), list), "header: expected messages", header)
+    forms = header.pop("messages")
+    _expect(len(forms) <= number, f"header: expected at most {number} messages", len(forms))
+    return header, [
+        None if form is None else _unpack_message(f"{place}/", form, packet, most) for place, form in enumerate(forms)
+    ]
+
+
+def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: int) -> Message:
+    _expect(isinstance(header, dict) and header.keys() == {"kind", "agents", "arrays"}, "message: expected a kind, agents and arrays", header)
+    kind, agents, forms = header["kind"], header["agents"], header["arrays"]
+    _expect(isinstance(kind, str) and len(kind) <= _NAMES, "kind: expected a short text", kind)
+    _expect(agents is None or (isinstance(agents, list) and all(map(_whole, agents))), "agents: expected numbers", agents)
+    _expect(isinstance(forms, dict) and len(forms) <= _MOST_ARRAYS, f"arrays: expected at most {_MOST_ARRAYS}", forms)
+    arrays: dict[str, NDArray[Any]] = {}
+    present: dict[str, BoolArray] = {}
+    for name, form in forms.items():
+        left = most - sum(array.nbytes for array in arrays.values())
+        dtype, shape, masked = _form(name, form, left, None if agents is None else len(agents))
+        payload = packet.get(prefix + name)
+        if masked is None:
+            arrays[name] = _exactly(name, payload, math.prod(shape), dtype).reshape(shape)
+            continue
+        mask = _mask(name, packet.get(f"{prefix}{name}?"), masked)
+        sent = (int(mask.sum()), *shape[len(masked) :])
+        dense = np.zeros(shape, dtype=dtype)
+        dense[mask] = _exactly(name, payload, math.prod(sent), dtype).reshape(sent)
+        arrays[name], present[name] = dense, mask
+    return Message(kind, arrays, None if agents is None else np.array(agents, dtype=np.int64), present)
+
+
+def _form(name: str, form: Any, most: int, rows: int | None) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...] | None]:
+    """The dtype, shape and shape of the mask that a header claims, if they can be true and fit into `most` bytes."""
+    _expect(len(name) <= _NAMES, "array: expected a short name", name)
+    _expect(isinstance(form, dict) and form.keys() == {"dtype", "shape", "mask"}, f"{name}: expected dtype, shape and mask", form)
+    _expect(form["dtype"] in _DTYPES, f"{name}: expected a dtype among {', '.join(_DTYPES)}", form["dtype"])
+    shape, mask = form["shape"], form["mask"]
+    for axes in (shape, mask) if mask is not None else (shape,):
+        fits = isinstance(axes, list) and len(axes) <= _MOST_AXES and all(map(_whole, axes)) and min(axes, default=0) >= 0
+        _expect(fits, f"{name}: expected a shape of at most {_MOST_AXES} axes", axes)
+    dtype = np.dtype(form["dtype"])
+    _expect(rows is None or shape[:1] == [rows], f"{name}: expected one row for each of {rows} agents", shape)
+    _expect(math.prod(shape) * dtype.itemsize <= most, f"{name}: expected at most {most} bytes", shape)
+    _expect(mask is None or (mask and mask == shape[: len(mask)]), f"{name}: expected a mask of its leading axes", mask)
+    return dtype, tuple(shape), None if mask is None else tuple(mask)
+
+
+def _exactly(name: str, payload: Any, entries: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    expected = entries * dtype.itemsize
+    if not isinstance(payload, bytes) or len(payload) != expected:
+        raise WireError(f"{name}: expected {expected} bytes, got {_size(payload)}; the message was cut or made up")
+    if dtype.kind == "b":
+        return np.frombuffer(payload, dtype=np.uint8) != 0  # a byte of 2 would be neither true nor false
+    return np.frombuffer(payload, dtype=dtype).astype(dtype.newbyteorder("="))
+
+
+def _mask(name: str, payload: Any, shape: tuple[int, ...]) -> BoolArray:
+    entries = math.prod(shape)
+    packed = _exactly(f"mask of {name}", payload, -(-entries // 8), np.dtype(np.uint8))
+    return np.unpackbits(packed, count=entries).astype(bool).reshape(shape)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
+
+
+def _size(value: Any) -> str:
+    return f"{len(value)} of {type(value).__name__}" if isinstance(value, (str, bytes)) else type(value).__name__
+
+
+def _expect(fits: bool, expected: str, got: Any) -> None:
+    if not fits:
+        raise WireError(f"{expected}, got {str(got)[:100]!r}; both sides need the same version")

@@ -1,0 +1,477 @@
+"""For authors of policies: `check_policy` plays a policy in every way the contract allows and names what is wrong.
+
+All runs are on scripted environments: rewards follow a script, whatever the hidden truth says. So two runs that differ
+in the truth alone, or in how the agents are split, or in how often they were stopped and resumed, must be the same.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.contexts import Discrete
+from fedbandit_envs.env import HiddenContextBandit
+from fedbandit_envs.episodes import draw_instance
+from fedbandit_envs.features import Identity
+from fedbandit_envs.generators import InstanceGenerator, Linear, Synthetic
+from fedbandit_envs.history import Exchange
+from fedbandit_envs.instance import OBSERVES, BanditInstance
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide, State
+from fedbandit_envs.rounds import _MOST_IDLE_ROUNDS, CommunicationRounds
+from fedbandit_envs.seeding import Stream, generator
+from fedbandit_envs.validation import FloatArray, IntArray, one_of, whole_number
+
+_NOISE = 0.5  # standard deviation of a scripted reward
+_EVERY_TURN, _THEN_EVERY = 20, 8  # when a run is stopped and resumed
+
+Blocks = Sequence[Sequence[int]]
+
+
+class PolicyFault(ProtocolError):
+    """What is wrong with a policy: the `fault` in two or three words, then where, what was expected and what came."""
+
+    def __init__(self, fault: str, place: str, detail: str):
+        super().__init__(f"{fault} ({place}): {detail}")
+        self.fault = fault
+
+
+def check_policy(
+    policy: Policy,
+    *,
+    problems: Mapping[str, InstanceGenerator] | None = None,
+    horizon: int = 120,
+    seed: int = 0,
+) -> str:
+    """Play a policy on small problems, or on those given by name; raise the first PolicyFault, or return a summary.
+
+    Checked: every plan and message; that nothing received or sent is changed; that a run repeats, also beside another
+    one; that it is the same, bit for bit, however the agents are split; that it can be stopped after any round and
+    resumed; and, unless the policy observes the "truth", that another truth behind the same view and rewards changes
+    no decision.
+    """
+    if not isinstance(policy, Policy):
+        raise ValueError(
+            f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name), or an instance of yours"
+        )
+    one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
+    whole_number("horizon", horizon, at_least=1)
+    chosen = _default_problems(policy.observes) if problems is None else problems
+    for number, (name, problem) in enumerate(chosen.items()):
+        instance = draw_instance(problem, seed)
+        place = f"{name}: M = {instance.num_agents}, K = {instance.num_arms}"
+        _Check(policy, instance, horizon, seed, place).all(thorough=number == 0)
+    return f"{type(policy).__name__}: no fault found on {', '.join(chosen)}"
+
+
+def _default_problems(observes: str) -> dict[str, InstanceGenerator]:
+    rng = np.random.default_rng(0)
+    people = Discrete(rng.uniform(0.2, 0.9, (3, 2, 2)), np.array([[0.5, 0.5], [0.3, 0.7], [1.0, 0.0]]))
+    problems: dict[str, InstanceGenerator] = {
+        "hidden contexts": Synthetic(num_agents=5, num_arms=4, context_std=0.1),
+        "one agent, one arm": Synthetic(num_agents=1, num_arms=1, dim=2),
+        "shared accounts": Linear(rng.uniform(0.0, 1.0, (3, 2)), contexts=people, feature_map=Identity(3, 2)),
+    }
+    if observes != "context":
+        problems["resampled contexts"] = Synthetic(num_agents=3, num_arms=3, dim=2, context="resampled")
+    return problems
+
+
+# --- scripted environments -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A problem that is always the same instance."""
+
+    given: BanditInstance
+
+    @property
+    def num_agents(self) -> int:
+        return self.given.num_agents
+
+    def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
+        return self.given
+
+
+class _ScriptedBandit(HiddenContextBandit):
+    """Shows the view of its instance, but pays by the script."""
+
+    def __init__(self, instance: BanditInstance, script: FloatArray, horizon: int, observe: str):
+        super().__init__(_Given(instance), max_cycles=horizon, observe=observe)
+        self._script = script  # (M, K)
+
+    def pull(self, plan: Plan) -> Feedback:
+        """The script's means, and noise of its own for each plan."""
+        number, (rows, num_arms) = self.episode.plans, plan.explore.shape
+        noise = _NOISE * generator(self.episode_seed, Stream.PLANS, number, 2).standard_normal((rows, num_arms + 1))
+        arm_means = self._script[np.arange(rows), plan.arm]
+        played = plan.length - plan.explore.sum(axis=1)
+        self.resume(self.episode.steps + plan.length, number + 1)
+        return Feedback(
+            explored=plan.explore,
+            explored_sums=plan.explore * self._script + np.sqrt(plan.explore) * noise[:, :-1],
+            arm=plan.arm,
+            played=played,
+            played_sums=played * arm_means + np.sqrt(played) * noise[:, -1],
+        )
+
+
+def _other_truths(instance: BanditInstance, observe: str, rng: np.random.Generator) -> Iterator[BanditInstance]:
+    """Instances with the same view: the best arms become the worst, then everything hidden is drawn anew."""
+    hidden = observe != "context" and instance.contexts is not None
+    public = {"rewards": "gaussian", "noise_std": instance.constants(1, observe).noise_std}
+    for theta in (-instance.theta, rng.standard_normal(instance.theta.shape)):
+        contexts = instance.distribution.sample(rng) if hidden else instance.contexts
+        yield replace(instance, theta=theta, contexts=contexts, **public)  # type: ignore[arg-type]
+
+
+# --- sides under observation -----------------------------------------------------------------------------------------
+
+
+def _digest(message: Message | None) -> object:
+    if message is None:
+        return None
+    arrays = [*message.arrays.items(), *message.present.items(), ("agents", message.agents)]
+    return message.kind, [(name, None if array is None else array.tobytes()) for name, array in arrays]
+
+
+class _Watch:
+    """Looks at what passes between a policy's sides and the rounds, and knows where that happens."""
+
+    def __init__(self, place: str):
+        self.place = place
+        self._sent: list[tuple[str, Message, object]] = []
+
+    def fault(self, fault: str, detail: str) -> PolicyFault:
+        return PolicyFault(fault, self.place, detail)
+
+    @contextmanager
+    def verb(self, name: str, received: Message | None = None) -> Iterator[None]:
+        """Names every error that comes out of a verb, and notices a received message that was changed."""
+        before = _digest(received)
+        try:
+            yield
+        except PolicyFault:
+            raise
+        except ProtocolError as error:
+            fault = "wrong shape" if "shape" in str(error) else "breaks the protocol"
+            raise self.fault(fault, f"{name}: {error}") from error
+        except Exception as error:
+            if isinstance(error, ValueError) and "read-only" in str(error):
+                advice = "expected what it was given to stay as it is, got a write to it; work on a copy"
+                raise self.fault("mutates what it was given", f"{name}: {advice}") from error
+            came = f"expected no exception, got {type(error).__name__}: {error}; see the traceback above"
+            raise self.fault("crashes", f"{name}: {came}") from error
+        if _digest(received) != before:
+            raise self.fault(
+                "mutates a message",
+                f"{name}: expected the message {before[0]!r} to stay as it came, got other content; "  # type: ignore[index]
+                "work on a copy",
+            )
+
+    def plan(self, name: str, plan: object, num_agents: int, num_arms: int) -> None:
+        if not isinstance(plan, Plan):
+            return  # the rounds say so
+        shape = (num_agents, num_arms)
+        if np.shape(plan.explore) != shape or np.shape(plan.arm) != shape[:1]:
+            raise self.fault(
+                "wrong shape",
+                f"{name}: expected explore {shape} and arm {shape[:1]}, one row for each agent of the block, got "
+                f"{np.shape(plan.explore)} and {np.shape(plan.arm)}; use len(view.agents), not num_agents",
+            )
+        most = int(np.sum(plan.explore, axis=1).max())
+        if most > plan.length:
+            raise self.fault(
+                "pulls too many",
+                f"{name}: expected at most length = {plan.length} pulls, got {most}; raise length or explore less",
+            )
+
+    def message(self, name: str, message: object) -> None:
+        if not isinstance(message, Message):
+            return  # None is silence; anything else the channel refuses
+        for array_name, array in message.arrays.items():
+            if np.isnan(array).any():
+                where = tuple(int(axis) for axis in np.argwhere(np.isnan(array))[0])
+                raise self.fault(
+                    "NaN in a message",
+                    f"{name}: expected numbers in {array_name!r} of message {message.kind!r}, got NaN at {where}; "
+                    "leave out what is unknown with a mask in present",
+                )
+        self._sent.append((name, message, _digest(message)))
+
+    def still_as_sent(self) -> None:
+        for name, message, digest in self._sent:
+            if _digest(message) != digest:
+                raise self.fault(
+                    "mutates a message",
+                    f"{name}: expected the message {message.kind!r} to stay as it was sent, got other content; build a "
+                    "new message each time",
+                )
+
+
+class _WatchedAgents(AgentSide):
+    def __init__(self, side: AgentSide, watch: _Watch, num_agents: int, num_arms: int):
+        self.side, self.watch, self.shape = side, watch, (num_agents, num_arms)
+        self.name = type(side).__name__
+
+    @property
+    def active(self) -> Any:  # type: ignore[override]
+        return self.side.active
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        with self.watch.verb(f"{self.name}.plan", down):
+            plan = self.side.plan(down, remaining)
+            self.watch.plan(f"{self.name}.plan", plan, *self.shape)
+        return plan
+
+    def report(self, feedback: Feedback) -> Message | None:
+        with self.watch.verb(f"{self.name}.report"):
+            up = self.side.report(feedback)
+        self.watch.message(f"{self.name}.report", up)
+        return up
+
+    def snapshot(self) -> State:
+        return self.side.snapshot()
+
+    def restore(self, state: State) -> None:
+        with self.watch.verb(f"{self.name}.restore"):
+            self.side.restore(state)
+
+
+class _WatchedServer(ServerSide):
+    def __init__(self, side: ServerSide, watch: _Watch):
+        self.side, self.watch, self.name = side, watch, type(side).__name__
+
+    def answer(self, up: Message) -> Message | None:
+        with self.watch.verb(f"{self.name}.answer", up):
+            down = self.side.answer(up)
+        self.watch.message(f"{self.name}.answer", down)
+        return down
+
+    def snapshot(self) -> State:
+        return self.side.snapshot()
+
+    def restore(self, state: State) -> None:
+        with self.watch.verb(f"{self.name}.restore"):
+            self.side.restore(state)
+
+
+class _WatchedRounds(CommunicationRounds):
+    """Rounds whose sides are watched; `apart` gives each block and the server a policy object of its own."""
+
+    def __init__(self, env: HiddenContextBandit, policy: Policy, watch: _Watch, blocks: Blocks | None, apart: bool):
+        super().__init__(env, policy, blocks=blocks, record=True)
+        self._watch, self._apart = watch, apart
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """A new run, with its sides wrapped."""
+        name = type(self.policy).__name__
+        with self._watch.verb(f"{name}.agents or {name}.server"):
+            first = super().reset(seed=seed, options=options)
+            if self._apart:
+                view = self.bandit.view("truth" if self.policy.observes == "truth" else None)
+                self._sides = [copy.deepcopy(self.policy).agents(view.rows(rows)) for rows in self._blocks]
+                self._server = copy.deepcopy(self.policy).server(view.constants)
+        num_arms = self.constants.num_arms
+        self._sides = [
+            _WatchedAgents(side, self._watch, len(rows), num_arms)
+            for rows, side in zip(self._blocks, self._sides, strict=True)
+        ]
+        self._server = _WatchedServer(self._server, self._watch)
+        return first
+
+    def advance(self) -> None:
+        """One turn, with a name for what the rounds and the channel refuse."""
+        try:
+            super().advance()
+        except PolicyFault:
+            raise
+        except ProtocolError as error:
+            if self._idle > _MOST_IDLE_ROUNDS:
+                raise self._watch.fault("never pulls", str(error)) from error
+            raise self._watch.fault("breaks the protocol", str(error)) from error
+
+
+# --- the runs of a check ---------------------------------------------------------------------------------------------
+
+
+class _Check:
+    """All checks of a policy on one instance."""
+
+    def __init__(self, policy: Policy, instance: BanditInstance, horizon: int, seed: int, place: str):
+        self.policy = copy.deepcopy(policy)  # as it was before any run
+        self.instance, self.horizon, self.seed, self.place = instance, horizon, seed, place
+        self.observe = "context" if policy.observes == "context" else "distribution"
+        self.script: FloatArray = np.random.default_rng(seed).uniform(0, 1, instance.means.shape)
+        self.view = {name: array.copy() for name, array in self._view_arrays().items()}
+
+    def all(self, thorough: bool) -> None:
+        """The order matters: a fault of one kind can look like one of a later kind."""
+        run = self._run()
+        self._check_view()
+        if thorough:
+            self._check_repeats(run)
+        self._check_splits(run, _splits(self.instance.num_agents)[: None if thorough else 1])
+        if self.policy.observes != "truth":
+            self._check_other_truths(run)
+        self._check_resumed(run)
+
+    def _rounds(
+        self, *, truth: BanditInstance | None = None, blocks: Blocks | None = None, apart: bool = False, how: str = ""
+    ) -> _WatchedRounds:
+        env = _ScriptedBandit(truth or self.instance, self.script, self.horizon, self.observe)
+        place = f"{self.place}; {how}" if how else self.place
+        return _WatchedRounds(env, copy.deepcopy(self.policy), _Watch(place), blocks, apart)
+
+    def _run(self, **how: Any) -> list[Exchange]:
+        rounds = self._rounds(**how)
+        rounds.reset(seed=self.seed)
+        while not rounds.done:
+            rounds.advance()
+        rounds._watch.still_as_sent()
+        return rounds._exchanges
+
+    def _check_view(self) -> None:
+        for name, array in self._view_arrays().items():
+            if not np.array_equal(array, self.view[name]):
+                advice = f"expected its {name} to stay as it is, got other numbers; work on a copy"
+                raise PolicyFault("mutates its view", self.place, advice)
+
+    def _view_arrays(self) -> dict[str, FloatArray]:
+        distribution, psi = self.instance.observed(self.observe)
+        return {"psi": psi, "means": self.instance.means} | distribution.encode()
+
+    def _check_repeats(self, run: list[Exchange]) -> None:
+        beside = self._rounds(how="another run beside it")
+        beside.reset(seed=self.seed + 1)
+        again = self._rounds(how="played again")
+        again.reset(seed=self.seed)
+        while not again.done:
+            again.advance()
+            if not beside.done:
+                beside.advance()
+        self._compare(
+            run,
+            again._exchanges,
+            "does not repeat",
+            "played again with the same seed, beside another run",
+            "draw from view.randomness.draws(number of the plan), and keep no state outside the two sides",
+        )
+
+    def _check_splits(self, run: list[Exchange], splits: list[list[list[int]]]) -> None:
+        for blocks in splits:
+            how = f"in blocks {blocks}"
+            self._compare(
+                run,
+                self._run(blocks=blocks, apart=True, how=how),
+                "mixes rows",
+                f"played {how}",
+                "row i may depend on row i alone and on messages: keep the agent axis first, never reduce over it or "
+                "make it a matrix dimension, and share no object between blocks or with the server",
+            )
+
+    def _check_other_truths(self, run: list[Exchange]) -> None:
+        for truth in _other_truths(self.instance, self.observe, np.random.default_rng(self.seed)):
+            self._compare(
+                run,
+                self._run(truth=truth, how="another truth"),
+                "reads the truth",
+                "shown the same view and the same rewards with another hidden truth",
+                "decide from the view, the feedback and messages alone",
+            )
+
+    def _check_resumed(self, run: list[Exchange]) -> None:
+        how = "stopped and resumed"
+        rounds, done, turn = self._rounds(how=how), list[Exchange](), 0
+        rounds.reset(seed=self.seed)
+        while not rounds.done:
+            rounds.advance()
+            done += rounds._exchanges
+            rounds._exchanges = []
+            turn += 1
+            if not rounds.done and (turn <= _EVERY_TURN or turn % _THEN_EVERY == 0):
+                state = self._snapshot(rounds)
+                rounds = self._rounds(how=how)
+                rounds.restore(state)
+        self._compare(
+            run,
+            done,
+            "loses state",
+            "stopped after a round and resumed from its snapshot",
+            "keep all state in attributes of the sides, as arrays, numbers, strings or None, or override snapshot() "
+            "and restore(); two attributes must not share one array",
+        )
+
+    def _snapshot(self, rounds: _WatchedRounds) -> State:
+        try:
+            state = rounds.snapshot()
+            return {name: _plain(f"state of {name}", part) for name, part in state.items()}
+        except ProtocolError as error:
+            raise PolicyFault("state is not plain", self.place, str(error)) from error
+
+    def _compare(self, run: list[Exchange], other: list[Exchange], fault: str, how: str, advice: str) -> None:
+        found = _first_difference(run, other)
+        if found:
+            raise PolicyFault(fault, self.place, f"expected the same run when {how}, got {found}; {advice}")
+
+
+def _splits(num_agents: int) -> list[list[list[int]]]:
+    """Alone, all in reverse, and in uneven blocks without order."""
+    if num_agents == 1:
+        return []
+    backwards = list(range(num_agents))[::-1]
+    return [
+        [[agent] for agent in range(num_agents)],
+        [backwards],
+        [backwards[::2], *([agent] for agent in sorted(backwards[1::2]))],
+    ]
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A copy of plain state, as a file would give it back."""
+    if isinstance(value, Mapping):
+        return {key: _plain(f"{name}, {key}", part) for key, part in value.items()}
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.copy()
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise ProtocolError(f"{name}: expected arrays, numbers, strings or None, got {kind}; convert it")
+
+
+def _first_difference(run: list[Exchange], other: list[Exchange]) -> str | None:
+    """Where two runs part, in words; None if they are the same bit for bit."""
+    for turn, (one, two) in enumerate(zip(run, other, strict=False)):
+        first, second = _flat(one.tree()), _flat(two.tree())
+        for name in [*first, *(name for name in second if name not in first)]:
+            found = _difference(first.get(name), second.get(name))
+            if found:
+                return f"{name} {found} in turn {turn}, after {one.step} steps"
+    return f"{len(other)} turns in place of {len(run)}" if len(run) != len(other) else None
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
+
+
+def _difference(one: Any, two: Any) -> str | None:
+    if not isinstance(one, np.ndarray) or not isinstance(two, np.ndarray):
+        same = type(one) is type(two) and one == two
+        return None if same else f"{two!r} in place of {one!r}"
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return f"{two.dtype} of shape {two.shape} in place of {one.dtype} of shape {one.shape}"
+    if one.tobytes() == two.tobytes():
+        return None
+    changed: IntArray = np.argwhere((one != two) & ~(np.isnan(one) & np.isnan(two)))
+    if not len(changed):
+        return "with other signs of zero"
+    where = tuple(int(axis) for axis in changed[0])
+    return f"{two[where]!s} in place of {one[where]!s} at {where}"
