@@ -59,15 +59,6 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
     factors, own = bias_factors(distribution, feature_map, others.theta)
     # theta is uncertain too: E[<theta_a, phi - psi>^2] has a second part, here without the own share or a bit above it.
     second = root_variances(distribution, feature_map, others.V) * (1 + others.gain * _along(view.psi, others.Vpsi))
-    import os
-    k = float(os.environ.get("KAP", "0"))
-    if factors.shape[-1] and k:
-        tau2 = np.einsum("naq,naq->na", factors, factors)
-        v = belief.variance[:, 0]
-        # upper bound
-        factors = factors * np.sqrt(1 + k * np.minimum(v / np.maximum(tau2,1e-12), 1))[..., None]
-        var = v - k * np.minimum(v, tau2)
-        return Belief(belief.log_weights, belief.mean, (var + own + second)[:, None], factors[:, None])
     return Belief(belief.log_weights, belief.mean, belief.variance + (own + second)[:, None], factors[:, None])
 
 

@@ -20,21 +20,28 @@ IntArray = npt.NDArray[np.int64]
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
 
+_CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely count, and surely do not
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
 _NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
 
-def span(gram: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Bases (..., d, d) of the spans behind Gram matrices (..., d, d), their eigenvalues (..., d) and ranks (...).
+def span(vectors: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Spans of vectors (groups, d, n): orthonormal bases (groups, d, d), squared singular values (groups, d), ranks.
 
-    Columns and eigenvalues outside the span are 0. The Gram matrix must be of unweighted vectors: an eigenvalue is
-    a squared singular value, so the threshold is the square of `RANK_TOLERANCE`, still far above rounding.
+    Columns and values outside the span are 0. The Gram matrix tells all, cheaply, unless a singular value comes near
+    the tolerance, where squares lose half of the digits.
     """
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > RANK_TOLERANCE**2 * values[..., -1:]
-    return vectors * kept[..., None, :], values * kept, kept.sum(-1)
+    values, axes = np.linalg.eigh(vectors @ vectors.transpose(0, 2, 1))
+    largest = values[:, -1:]
+    near = (values < _CLEAR * largest) & (values > _ZERO * largest)
+    for group in np.flatnonzero(near.any(1)):
+        left, singular, _ = np.linalg.svd(vectors[group], full_matrices=False)
+        axes[group], values[group] = 0.0, 0.0
+        axes[group, :, : len(singular)], values[group, : len(singular)] = left, singular**2
+    kept = values > RANK_TOLERANCE**2 * values.max(1, keepdims=True)
+    return axes * kept[:, None, :], values * kept, kept.sum(1)
 
 
 def invert(matrices: FloatArray) -> FloatArray:
@@ -81,10 +88,9 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
     """
     mask = active.T  # (K, M)
     raw = directions.transpose(1, 2, 0) * mask[:, None, :]  # (K, d, M)
-    gram = raw @ raw.transpose(0, 2, 1)
-    vectors, values, ranks = span(gram.sum(0, keepdims=True) if shared else gram)
+    axes, values, ranks = span(raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw)
     outside = values == 0
-    basis = vectors / np.sqrt(values + outside)[:, None, :]
+    basis = axes / np.sqrt(values + outside)[:, None, :]
     base = np.eye(raw.shape[1]) * outside[:, None, :]
     return Problem(basis.transpose(0, 2, 1) @ raw, mask.copy(), base), ranks, basis
 

@@ -21,7 +21,7 @@ class Ledger:
 
     def __init__(self, num_agents: int):
         self.per_agent: IntArray = np.zeros((num_agents, len(COUNTS)), dtype=np.int64)  # columns: COUNTS
-        self._rounds: list[tuple[int, ...]] = []
+        self._rounds: list[list[int]] = []
 
     @property
     def rounds(self) -> int:
@@ -35,18 +35,19 @@ class Ledger:
 
     def open_round(self, step: int) -> None:
         """A new round begins after `step` steps."""
-        self._rounds.append((step, *[0] * len(COUNTS)))
+        self._rounds.append([step, *[0] * len(COUNTS)])
 
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast."""
-        agents: Any = slice(None) if message.agents is None else message.agents
-        receivers = len(self.per_agent) if message.agents is None else len(message.agents)
-        row = list(self._rounds[-1])
-        for name, amount in (("messages", 1), ("scalars", message.scalars()), ("bytes", message.bytes())):
-            column = _COLUMN[f"{name}_{direction}"]
-            self.per_agent[agents, column] += amount
-            row[1 + column] += int(np.sum(np.broadcast_to(amount, receivers)))
-        self._rounds[-1] = tuple(row)
+        first = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
+        costs = message.costs()  # (n or 1, 3)
+        if message.agents is None or len(message.agents) == len(self.per_agent):
+            self.per_agent[:, first::2] += costs
+        else:
+            self.per_agent[message.agents, first::2] += costs
+        copies = len(self.per_agent) if message.agents is None else 1
+        for column, total in enumerate(costs.sum(axis=0).tolist()):
+            self._rounds[-1][1 + first + 2 * column] += total * copies
 
     def _total(self, name: str) -> int:
         return int(self.per_agent[:, _COLUMN[name]].sum())
@@ -100,7 +101,7 @@ class Ledger:
         """The ledger of a `snapshot`."""
         ledger = cls(len(state["per_agent"]))
         ledger.per_agent[:] = state["per_agent"]
-        ledger._rounds = [tuple(map(int, row)) for row in state["per_round"]]
+        ledger._rounds = [list(map(int, row)) for row in state["per_round"]]
         return ledger
 
 
@@ -122,11 +123,13 @@ class Channel:
         return merged
 
     def down(self, message: Message | None) -> Message | None:
-        """The server's answer, sorted by agent and charged to whoever receives it."""
+        """The server's answer, sorted by agent and charged to whoever receives it; None when nobody does."""
         if message is None:
             return None
         _check_type(message, "server.answer")
         message = self._sorted(message)
+        if message.agents is not None and not len(message.agents):
+            return None
         self.ledger.charge(message, "down")
         return message
 

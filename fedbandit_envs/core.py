@@ -48,6 +48,7 @@ class Episode:
         played_sums = self._law.sums(arm, played[:, None], self._draws(Stream.PLANS, self.plans, 0))[:, 0]
         if plan.explore.any():
             explored_sums = self._law.sums(self._arms, plan.explore, self._draws(Stream.PLANS, self.plans, 1))
+            explored_sums += 0.0  # turns -0.0 into the 0.0 that a block without exploration gets
         else:
             explored_sums = np.zeros(plan.explore.shape)
         self.steps += plan.length

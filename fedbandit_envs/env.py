@@ -96,8 +96,8 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         self, actions: Mapping[str, int]
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         """One pull per agent."""
-        self._check_running()
-        agents, rewards = self.possible_agents, self._play(self._arms(actions))
+        agents = self.possible_agents
+        rewards = self._play(self._running(), self._arms(actions))
         return (
             self._observations(),
             dict(zip(agents, rewards.tolist(), strict=True)),
@@ -106,10 +106,9 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             {agent: {} for agent in agents},
         )
 
-    def _end_if_over(self) -> None:
-        super()._end_if_over()
-        if self.over:
-            self.agents = []
+    def _end(self) -> None:
+        super()._end()
+        self.agents = []
 
     def _arms(self, actions: Mapping[str, int]) -> IntArray:
         """The actions as one checked array (M,)."""
@@ -135,20 +134,22 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
 
     def pull(self, plan: Plan) -> Feedback:
         """A whole plan at once: equal in distribution to stepping, at a cost that does not grow with its length."""
-        self._check_running()
+        episode = self._running()
         plan.check(len(self.possible_agents), self.num_arms)
-        left = self.max_cycles - self.episode.steps
+        left = self.max_cycles - episode.steps
         if plan.length > left:
             raise ValueError(
                 f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
             )
-        feedback = self.episode.pull(plan)
+        feedback = episode.pull(plan)
         if self._tally is not None:
             self._tally.add_plan(plan, feedback)
-        self._end_if_over()
+        if episode.steps >= self.max_cycles:
+            self._end()
         return feedback
 
     def resume(self, steps: int, plans: int) -> None:
         """Go on with an episode that has come to `steps` steps and `plans` plans, right after its reset."""
         self.episode.steps, self.episode.plans = steps, plans
-        self._end_if_over()
+        if steps >= self.max_cycles:
+            self._end()

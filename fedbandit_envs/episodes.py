@@ -65,6 +65,7 @@ class EpisodicBandit:
         self._remember = render_mode is not None  # the tally: pictures need it
         self._rows = rows
         self._prototype = self._drawn(draw_instance(problem, 0))  # all instances of a problem have its shapes
+        self._shape = self._prototype.num_agents, self._prototype.num_arms
         self._prototype.observed(observe)  # refuses what can't be observed now, not at the first reset
         self._seeds = EpisodeSeeds()
         self._episode: Episode | None = None
@@ -123,7 +124,8 @@ class EpisodicBandit:
         self._tally = Tally(self.instance.num_agents, self.instance.num_arms) if self._remember else None
         self.over = False
 
-    def _check_running(self) -> Episode:
+    def _running(self) -> Episode:
+        """The episode, if it can be stepped."""
         episode = self.episode
         if self.over:
             raise ValueError(
@@ -133,7 +135,7 @@ class EpisodicBandit:
 
     def _checked_arms(self, arms: Any) -> IntArray:
         """Arms (n,) as whole numbers in range."""
-        num_agents, num_arms = self._prototype.num_agents, self.num_arms
+        num_agents, num_arms = self._shape
         try:
             array = np.asarray(arms)
         except ValueError:  # ragged
@@ -143,7 +145,8 @@ class EpisodicBandit:
                 f"actions: expected {num_agents} whole numbers, one per agent, got {array.dtype} of shape "
                 f"{array.shape}; an arm is an int from 0 to {num_arms - 1}"
             )
-        if array.min() < 0 or array.max() >= num_arms:
+        array = array.astype(np.int64, copy=False)
+        if array.view(np.uint64).max() >= num_arms:  # what is below 0 becomes huge: one pass for both ends
             place = int(np.flatnonzero((array < 0) | (array >= num_arms))[0])
             raise ValueError(
                 f"actions: expected arms from 0 to {num_arms - 1}, got {array[place]} for "
@@ -151,18 +154,19 @@ class EpisodicBandit:
             )
         return array
 
-    def _play(self, arms: IntArray) -> FloatArray:
+    def _play(self, episode: Episode, arms: IntArray) -> FloatArray:
         """(n,) rewards of one pull per agent."""
-        rewards = self.episode.step(arms)
+        rewards = episode.step(arms)
         if self._tally is not None:
             self._tally.add_step(arms, rewards)
-        self._end_if_over()
+        if episode.steps >= self.max_cycles:
+            self._end()
         if self.render_mode == "human":
             self.render()
         return rewards
 
-    def _end_if_over(self) -> None:
-        self.over = self.episode.steps >= self.max_cycles
+    def _end(self) -> None:
+        self.over = True
 
     def render(self) -> Any:
         """The state of play: text ("ansi"), an RGB array, or a window."""

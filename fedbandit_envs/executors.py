@@ -11,7 +11,7 @@ from fedbandit_envs.registration import policy_names, register_policy, registere
 from fedbandit_envs.validation import one_of, whole_number
 
 _ATTEMPTS = 3  # of a task whose worker dies, before the task itself is blamed
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class WorkerLost(RuntimeError):
@@ -63,14 +63,14 @@ class Processes:
     """
 
     def __init__(self, workers: int | None = None):
-        self.workers = _processors() if workers is None else whole_number("workers", workers, at_least=1)
+        self.workers = processors() if workers is None else whole_number("workers", workers, at_least=1)
         self._pool: Any = None
         self._environment: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
         # Workers inherit these at their start; this process read them when it imported numpy.
-        self._environment = {name: os.environ.get(name) for name in _ONE_THREAD}
-        os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+        self._environment = {name: os.environ.get(name) for name in ONE_THREAD}
+        os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
         try:
             self._start()
             self._pool.submit(os.getpid).result()
@@ -129,25 +129,37 @@ def _start_worker(policies: Mapping[str, str]) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    know_policies(policies)
+
+
+def know_policies(policies: Mapping[str, str]) -> None:
+    """In a worker: register the policies that the process which started the run has registered."""
     for name, policy in policies.items():
         if name not in policy_names():  # a script that is imported again registers its own
             register_policy(name, policy)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def make_executor(name: str) -> Executor:
-    """ "serial", "processes" (one worker for each processor), or "processes:4"."""
+    """ "serial", "processes" (one worker for each processor) or "processes:4", "ray[:address]", "dask[:address]"."""
     kind, _, argument = name.partition(":")
-    one_of("executor", kind, ("serial", "processes"))
+    one_of("executor", kind, ("serial", "processes", "ray", "dask"))
+    if kind in ("ray", "dask"):
+        from fedbandit_envs.clusters import DaskCluster, RayCluster
+
+        return RayCluster(argument) if kind == "ray" else DaskCluster(argument)
     if kind == "serial":
         if argument:
-            raise ValueError(f"executor: expected 'serial' without an argument, got {name!r}")
+            raise ValueError(
+                f"executor: expected 'serial' without an argument, got {name!r}; leave out what follows it"
+            )
         return Serial()
     if argument and not argument.isdigit():
-        raise ValueError(f"executor: expected 'processes' or 'processes:N' with N workers, got {name!r}")
+        raise ValueError(f"executor: expected 'processes' or 'processes:N' with N workers, got {name!r}; 4 is an N")
     return Processes(int(argument) if argument else None)
 
 

@@ -170,10 +170,14 @@ class MovieLens:
 
 
 def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) -> Discrete:
-    """Accounts of 2 to 4 different users, equally likely behind the screen; empty places have weight 0."""
+    """Accounts of 2 to 4 different users; how often each is behind the screen is uniform on the simplex.
+
+    Empty places repeat the first user, with weight 0.
+    """
     size = rng.integers(2, 5, size=num_agents)
     members = np.stack([rng.choice(len(users), 4, replace=False) for _ in range(num_agents)])
-    weights = (np.arange(4) < size[:, None]) / size[:, None]
+    weights = np.where(np.arange(4) < size[:, None], rng.standard_exponential((num_agents, 4)), 0)
+    weights /= weights.sum(axis=1, keepdims=True)
     members = np.where(weights > 0, members, members[:, :1])
     return Discrete(users[members], weights)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_envs.channel import Ledger
+from fedbandit_envs.faults import Fault
 from fedbandit_envs.instance import REGRETS, BanditInstance
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, State
@@ -46,6 +47,7 @@ class History:
     active: IntArray  # (C, M) arms that the agent still considers; K for policies without active sets
     gaps: Mapping[str, FloatArray]  # (M, K) for each kind of regret
     ledger: Ledger
+    faults: tuple[Fault, ...] = ()  # the reports that were lost
     exchanges: tuple[Exchange, ...] | None = None  # with record=True
     instance: BanditInstance | None = None  # with record=True: the truth
     view: View | None = None  # with record=True: what the agents were shown

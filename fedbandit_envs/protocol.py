@@ -199,26 +199,27 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return self._total(dict.fromkeys(self.arrays, 1))
+        return self.costs()[:, 1]
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return self._total({name: array.itemsize for name, array in self.arrays.items()})
+        return self.costs()[:, 2]
 
-    def _total(self, price: dict[str, int]) -> IntArray:
+    def costs(self) -> IntArray:
+        """Messages (1), scalars and bytes: a row for each agent of `agents`, or a single one for a broadcast."""
         rows = 1 if self.agents is None else len(self.agents)
-        total = np.zeros(rows, dtype=np.int64)
-        if rows:
-            for name in self.arrays:
-                total += self._entries(name, rows) * price[name]
-        return total
-
-    def _entries(self, name: str, rows: int) -> IntArray | int:
-        array, mask = self.arrays[name], self.present.get(name)
-        if mask is None:
-            return array.size // rows
-        trailing = int(np.prod(array.shape[mask.ndim :]))
-        return np.count_nonzero(mask.reshape(rows, -1), axis=1).astype(np.int64) * trailing
+        costs = np.zeros((rows, 3), dtype=np.int64)
+        costs[:, 0] = 1
+        for name, array in self.arrays.items():
+            mask = self.present.get(name)
+            if mask is None:
+                entries: Any = array.size // max(rows, 1)
+            else:
+                trailing = array.size // max(mask.size, 1)
+                entries = mask.reshape(rows, -1).sum(axis=1) * trailing if rows else 0
+            costs[:, 1] += entries
+            costs[:, 2] += entries * array.itemsize
+        return costs
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -303,4 +304,6 @@ class SilentServer(ServerSide):
 
     def answer(self, up: Message) -> Message | None:
         """Refuse: an agent side that reports needs a server."""
-        raise ProtocolError(f"got a message {up.kind!r} but the policy has no server; define Policy.server()")
+        raise ProtocolError(
+            f"report: expected None from a policy without a server, got a message {up.kind!r}; define Policy.server()"
+        )

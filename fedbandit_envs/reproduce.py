@@ -180,8 +180,8 @@ def verdict_table(found: Sequence[Verdict]) -> Columns:
 REPORT = """# The paper's evaluation, reproduced
 
 T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std},
-{trials} trials, seed {seed}. Regret is measured against the best arm for the true context and averaged over agents. Intervals are 95 %:
-bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
+{trials} trials, seed {seed}. Regret is measured against the best arm for the true context and averaged over agents.
+Intervals are 95 %: bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
 
 ![four panels](figure.png)
 

@@ -38,10 +38,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: bool = False,
         record: bool = False,
     ):
-        super().__init__(env)
-        bandit = env.unwrapped
+        bandit = getattr(env, "unwrapped", env)
         if not isinstance(bandit, HiddenContextBandit):
-            raise ValueError(f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}")
+            raise ValueError(
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; use fb.make(id)"
+            )
+        super().__init__(env)
         if not isinstance(policy, Policy):
             raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
         one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
@@ -148,7 +150,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             return Feedback(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
         if self._stepwise:
             return _stepped(self.env, plan)
-        return self.env.pull(plan)  # type: ignore[attr-defined, no-any-return]
+        return self.env.pull(plan)
 
     def _checkpoint(self, plan: Plan) -> None:
         if plan.length and self._taken >= self._times[0]:

@@ -25,7 +25,7 @@ class StoredFileError(ValueError):
 
 def save(path: Path, tree: Mapping[str, Any]) -> None:
     """Write a tree of mappings, arrays, numbers, strings and None; the same tree gives the same bytes."""
-    content = _encoded(tree)
+    content = to_bytes(tree)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         try:
@@ -43,7 +43,8 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
         raise OSError(error.errno, reason, str(path)) from error
 
 
-def _encoded(tree: Mapping[str, Any]) -> bytes:
+def to_bytes(tree: Mapping[str, Any]) -> bytes:
+    """What `save` writes."""
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
     _flatten("", tree, arrays, scalars)
@@ -64,7 +65,11 @@ def _member(array: str) -> str:
 
 def load(path: Path) -> dict[str, Any]:
     """The tree of a file written by `save`."""
-    content = path.read_bytes()
+    return from_bytes(path.read_bytes(), str(path))
+
+
+def from_bytes(content: bytes, source: str) -> dict[str, Any]:
+    """The tree of what `to_bytes` gave; `source` names it in errors."""
     try:
         flat = _decoded(content)
     except (
@@ -80,7 +85,7 @@ def load(path: Path) -> dict[str, Any]:
         zipfile.BadZipFile,
     ) as error:
         raise StoredFileError(
-            f"{path}: expected a file written by this program, got one that is torn or foreign ({error}); delete it or "
+            f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it or "
             "move it away"
         ) from error
     tree: dict[str, Any] = {}

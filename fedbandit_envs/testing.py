@@ -306,7 +306,7 @@ class _Check:
         self.instance, self.horizon, self.seed, self.place = instance, horizon, seed, place
         self.observe = "context" if policy.observes == "context" else "distribution"
         self.script: FloatArray = np.random.default_rng(seed).uniform(0, 1, instance.means.shape)
-        self.view = {name: array.copy() for name, array in self._view_arrays().items()}
+        self.shown = {name: array.copy() for name, array in self._view_arrays().items()}
 
     def all(self, thorough: bool) -> None:
         """The order matters: a fault of one kind can look like one of a later kind."""
@@ -336,7 +336,7 @@ class _Check:
 
     def _check_view(self) -> None:
         for name, array in self._view_arrays().items():
-            if not np.array_equal(array, self.view[name]):
+            if not np.array_equal(array, self.shown[name]):
                 advice = f"expected its {name} to stay as it is, got other numbers; work on a copy"
                 raise PolicyFault("mutates its view", self.place, advice)
 

@@ -39,16 +39,19 @@ def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Flo
 
 def real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
     """A new float array of any shape, in C order; `of_shape` is what the message asks for."""
-    message = (
-        f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}; pass numbers, in lists of "
-        "equal lengths or as an array"
-    )
+
+    def refusal() -> ValueError:
+        return ValueError(
+            f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}; pass numbers, in lists of "
+            "equal lengths or as an array"
+        )
+
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(message) from error
+        raise refusal() from error
     if given.dtype.kind not in "biuf":
-        raise ValueError(message)
+        raise refusal()
     return np.array(given, dtype=np.float64, order="C")
 
 

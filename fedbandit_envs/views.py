@@ -134,8 +134,7 @@ class JointView(_SingleView):
 
     def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
         """One pull per agent."""
-        self._check_running()
-        rewards = self._play(self._checked_arms(action))
+        rewards = self._play(self._running(), self._checked_arms(action))
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": regret}
         return self._observed(), float(rewards.sum()), False, self.over, info
@@ -158,8 +157,7 @@ class OneAgentView(_SingleView):
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, Info]:
         """One pull."""
-        self._check_running()
-        (reward,) = self._play(self._checked_arms([action])).tolist()
+        (reward,) = self._play(self._running(), self._checked_arms([action])).tolist()
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": {kind: float(row[0]) for kind, row in regret.items()}}
         return self._observed(), reward, False, self.over, info
@@ -215,13 +213,14 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
 
     def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
         """One pull per agent, or a new episode if the last one is over."""
-        arms = self._checked_arms(actions)
+        episode, arms = self.episode, self._checked_arms(actions)
         if self.over:
             self._restart(None)
             rewards = np.zeros(self.num_envs)
         else:
-            rewards = self._play(arms)
-        going, over = np.zeros(self.num_envs, dtype=np.bool_), np.full(self.num_envs, self.over)
+            rewards = self._play(episode, arms)
+        going, over = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
+        over[:] = self.over
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": regret, "_episode_regret": over.copy()}
         return self._observations(), rewards, going, over, info

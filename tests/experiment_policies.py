@@ -90,3 +90,12 @@ def threads_of_linear_algebra() -> str | None:
 def sleep_and_tell(folder: str, seconds: float) -> None:
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(seconds)
+
+
+def small(trials: int = 5, **changes: Any) -> fb.Experiment:
+    arguments = {"num_agents": 6, "num_arms": 3, "max_cycles": 64, "error": "classical"}
+    fields: dict[str, Any] = {"policies": ["Test-One-Arm", "Fed-PECD", "Fed-PE"], "seed": 3} | changes
+    return fb.Experiment("fedbandit/Synthetic-v0", arguments=arguments, trials=trials, **fields)
+
+
+register()

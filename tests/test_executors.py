@@ -54,12 +54,16 @@ def test_workers_use_one_thread_for_linear_algebra_and_the_environment_is_restor
 
 
 def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
+    def fail_while_a_worker_sleeps() -> None:
+        with Processes(1) as workers:
+            workers.submit(sleep_and_tell, str(tmp_path), 60)
+            while not list(tmp_path.iterdir()):
+                time.sleep(0.01)
+            raise RuntimeError("stop")
+
     start = time.monotonic()
-    with pytest.raises(RuntimeError, match="stop"), Processes(1) as workers:
-        workers.submit(sleep_and_tell, str(tmp_path), 60)
-        while not list(tmp_path.iterdir()):
-            time.sleep(0.01)
-        raise RuntimeError("stop")
+    with pytest.raises(RuntimeError, match="stop"):
+        fail_while_a_worker_sleeps()
     assert time.monotonic() - start < 30
     (pid,) = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):

@@ -3,17 +3,16 @@
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
-import experiment_policies
+import experiment_policies  # noqa: F401 - registers its policies
 import numpy as np
 import pytest
 
 import fedbandit_envs as fb
 from fedbandit_envs import plotting
 from fedbandit_envs.sweeps import sweep
-
-experiment_policies.register()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_tick_labels_do_not_overlap(result: fb.Result, name: str) -> None:
         boxes = [label.get_window_extent() for label in labels if label.get_text() and label.get_visible()]
         boxes = [box for box in boxes if box.width]
         ends = sorted((getattr(box, low), getattr(box, high)) for box in boxes)
-        assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in pairwise(ends))
 
 
 def test_series_differ_in_colour_line_and_marker() -> None:
@@ -121,7 +120,7 @@ def test_unknown_figures_are_refused(result: fb.Result) -> None:
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, fedbandit_envs; "
-        "heavy = {'scipy', 'matplotlib', 'tqdm', 'tomllib', 'pandas', 'concurrent.futures.process'} & set(sys.modules); "
+        "heavy = {'scipy', 'matplotlib', 'tqdm', 'tomllib', 'pandas', 'fedbandit_envs.executors'} & set(sys.modules); "
         "assert not heavy, heavy; assert callable(fedbandit_envs.run) and fedbandit_envs.plotting.regret"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

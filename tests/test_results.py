@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import experiment_policies
+import experiment_policies  # noqa: F401 - registers its policies
 import numpy as np
 import pytest
 
@@ -14,8 +14,6 @@ import fedbandit_envs as fb
 from fedbandit_envs.results import table_text
 from fedbandit_envs.sweeps import load_sweep, sweep, sweep_table
 from fedbandit_envs.trials import summary
-
-experiment_policies.register()
 
 # Two agents, three arms, T = 8; means by hand: <theta_a, phi_a>.
 THETA = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]

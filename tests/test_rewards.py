@@ -274,6 +274,17 @@ def test_the_rewards_of_an_agent_are_the_same_to_the_last_bit_whoever_is_in_its_
         assert own_steps.tobytes() == steps[:, rows].tobytes()
 
 
+def test_no_pulls_of_an_arm_with_negative_mean_are_the_same_zero_in_every_block():
+    point = np.full((7, 1), -1.0)
+    instance = BanditInstance(np.ones((3, 1)), Identity(3, 1), PointMass(point), point)
+    whole = Episode(instance, 1, 7).pull(UNEVEN)
+    for row in range(7):
+        rows = np.array([row])
+        alone = Episode(instance.rows(rows), 1, 7, rows).pull(UNEVEN.rows(rows))
+        for own, all_rows in zip(fields(alone), fields(whole), strict=True):
+            assert own.tobytes() == all_rows[rows].tobytes()
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_two_episodes_of_one_seed_are_equal_and_of_two_seeds_are_not(name):
     instance = seven_agents(name)

@@ -1,0 +1,320 @@
+"""The loop through which every policy meets an environment: turns, blocks, the horizon, stopping and resuming."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from pettingzoo.utils import BaseParallelWrapper
+from refusals import assert_refused
+from scripted import ScriptedBandit, table
+
+import fedbandit_envs as fb
+from fedbandit_envs import storage
+
+SMALL = {"num_agents": 3, "num_arms": 2, "dim": 2}
+
+
+def make(horizon=20, **keywords):
+    return fb.make("fedbandit/Synthetic-v0", max_cycles=horizon, **{**SMALL, **keywords})
+
+
+@dataclass(frozen=True)
+class Told(fb.Policy):
+    """Does and says what its functions return; remembers what it got."""
+
+    plan: Any
+    report: Any = None
+    answer: Any = None
+
+    def agents(self, view):
+        return ToldAgents(self, view)
+
+    def server(self, constants):
+        return ToldServer(self)
+
+
+class ToldAgents(fb.AgentSide):
+    def __init__(self, policy, view):
+        self.policy, self.view, self.turn = policy, view, -1
+
+    def plan(self, down, remaining):
+        self.turn += 1
+        return self.policy.plan(self, down, remaining)
+
+    def report(self, feedback):
+        return self.policy.report(self, feedback) if self.policy.report else None
+
+
+class ToldServer(fb.ServerSide):
+    def __init__(self, policy):
+        self.policy = policy
+
+    def answer(self, up):
+        return self.policy.answer(up) if self.policy.answer else None
+
+
+def play_first(side, down, remaining):
+    return fb.Plan.play(np.zeros(len(side.view.agents), dtype=np.int64), side.view.constants.num_arms)
+
+
+def hello(side, feedback):
+    return fb.Message("hello", {"number": side.view.agents * 10.0}, side.view.agents)
+
+
+def test_the_first_plan_gets_nothing_and_later_ones_the_answer_to_the_last_report():
+    got = []
+
+    def plan(side, down, remaining):
+        got.append((None if down is None else (down.kind, down["sum"].item()), remaining))
+        return play_first(side, down, remaining)
+
+    def answer(up):
+        return fb.Message("sum", {"sum": up["number"].sum()})
+
+    fb.play(make(horizon=3), Told(plan, hello, answer))
+    assert got == [(None, 3), (("sum", 30.0), 2), (("sum", 30.0), 1)]
+
+
+def test_when_nobody_speaks_the_server_is_not_asked_and_no_round_is_counted():
+    def speak_at_even_turns(side, feedback):
+        return hello(side, feedback) if side.turn % 2 == 0 else None
+
+    asked = []
+    policy = Told(play_first, speak_at_even_turns, lambda up: asked.append(up.agents.tolist()))
+    history = fb.play(make(horizon=6), policy)
+    assert asked == [[0, 1, 2]] * 3
+    assert history.ledger.rounds == 3
+    assert history.ledger.per_round[:, 0].tolist() == [1, 3, 5]
+
+
+def test_an_answer_reaches_those_it_is_for_and_the_others_get_nothing():
+    got = {}
+
+    def plan(side, down, remaining):
+        for agent in side.view.agents.tolist():
+            got.setdefault(agent, []).append(None if down is None else down["row"].tolist())
+        return play_first(side, down, remaining)
+
+    answers = [[2, 0], [1], []]  # agents answered, not in order
+
+    def answer(up):
+        agents = np.array(answers.pop(0), dtype=np.int64)
+        return fb.Message("row", {"row": agents * 100}, agents)
+
+    fb.play(make(horizon=4), Told(plan, hello, answer), blocks=[[1], [2], [0]])
+    assert got == {0: [None, [0], None, None], 1: [None, None, [100], None], 2: [None, [200], None, None]}
+
+
+def test_rows_of_an_answer_come_in_the_order_of_the_block():
+    got = []
+
+    def plan(side, down, remaining):
+        got.append(None if down is None else (down.agents.tolist(), down["row"].tolist()))
+        return play_first(side, down, remaining)
+
+    def answer(up):
+        return fb.Message("row", {"row": np.array([20, 10])}, np.array([2, 1]))
+
+    fb.play(make(horizon=2), Told(plan, hello, answer), blocks=[[2, 0, 1]])
+    assert got == [None, ([2, 1], [20, 10])]
+
+
+def test_a_round_lasts_the_longest_plan_and_the_others_go_on_with_their_arm():
+    def plan(side, down, remaining):
+        (agent,) = side.view.agents.tolist()
+        return fb.Plan(np.array([[1, 0]]), np.array([1]), [1, 4, 2][agent])
+
+    history = fb.play(make(horizon=4), Told(plan), blocks=[[0], [1], [2]], record=True)
+    (only,) = history.exchanges
+    assert only.plan.length == 4
+    assert only.feedback.explored.tolist() == [[1, 0]] * 3
+    assert only.feedback.played.tolist() == [3, 3, 3]
+    assert history.pulls[-1].tolist() == [[1, 3]] * 3
+
+
+def test_the_last_plan_is_cut_at_the_horizon_and_nothing_is_said_after_it():
+    def plan(side, down, remaining):
+        n = len(side.view.agents)
+        return fb.Plan(np.full((n, 2), 3), np.zeros(n, dtype=np.int64), 8)
+
+    history = fb.play(make(horizon=12), Told(plan, hello), record=True)
+    first, last = history.exchanges
+    assert first.feedback.pulls().tolist() == [[5, 3]] * 3
+    assert last.feedback.pulls().tolist() == [[3, 1]] * 3
+    assert first.up is not None
+    assert last.up is None
+    assert history.ledger.messages_up == 3
+
+
+def test_idle_rounds_are_legal_and_bounded():
+    def patience(rounds):
+        def plan(side, down, remaining):
+            return play_first(side, down, remaining) if side.turn % rounds == rounds - 1 else fb.Plan.wait(3, 2)
+
+        return Told(plan)
+
+    history = fb.play(make(horizon=3), patience(50))
+    assert history.steps[-1] == 3
+    assert history.steps.tolist() == [1, 2, 3]  # no checkpoint for a round without pulls
+    assert_refused(lambda: fb.play(make(), patience(10**9)), "Told", "a pull within 1000 rounds, got none")
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_plans_of_other_types_of_whole_numbers_are_the_same_plans(stepwise, tmp_path):
+    def plan(side, down, remaining):
+        n = len(side.view.agents)
+        return fb.Plan(np.ones((n, 2), dtype=np.uint8), np.ones(n, dtype=np.int32), np.int64(200))
+
+    rounds = fb.CommunicationRounds(make(horizon=500), Told(plan), stepwise=stepwise, record=True)
+    rounds.reset(seed=0)
+    rounds.advance()
+    storage.save(tmp_path / "state", rounds.snapshot())
+    assert type(rounds.snapshot()["steps"]) is int
+    assert rounds.history().exchanges[0].feedback.pulls().tolist() == [[1, 199]] * 3
+
+
+def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
+    def plan(side, down, remaining):
+        side.explore, side.arm = np.ones((3, 2), dtype=np.int64), np.zeros(3, dtype=np.int64)
+        return fb.Plan(side.explore, side.arm, 4)
+
+    def report(side, feedback):
+        side.explore[:], side.arm[:] = 77, 1
+        for array in (feedback.explored, feedback.explored_sums, feedback.arm, feedback.played, feedback.played_sums):
+            array[:] = 99
+
+    history = fb.play(make(horizon=8), Told(plan, report), record=True)
+    for exchange in history.exchanges:
+        assert exchange.plan.explore.tolist() == exchange.feedback.explored.tolist() == [[1, 1]] * 3
+        assert exchange.plan.arm.tolist() == exchange.feedback.arm.tolist() == [0, 0, 0]
+        assert abs(exchange.feedback.explored_sums).max() < 50
+        assert exchange.feedback.pulls().tolist() == [[3, 1]] * 3
+
+
+def test_the_history_of_a_running_run_does_not_change_later():
+    rounds = fb.CommunicationRounds(make(horizon=3), Told(play_first, hello))
+    rounds.reset(seed=0)
+    rounds.advance()
+    early = rounds.history()
+    rounds.advance()
+    assert early.ledger.rounds == 1
+    assert rounds.history().ledger.rounds == 2
+
+
+class TestWrappers:
+    class Counting(BaseParallelWrapper):
+        def __init__(self, env):
+            super().__init__(env)
+            self.seen = 0
+
+        def step(self, actions):
+            self.seen += 1
+            return super().step(actions)
+
+    class Pulling(Counting):
+        def pull(self, plan):
+            return self.env.pull(plan)
+
+    def test_a_wrapper_without_pull_sees_every_step(self):
+        env = self.Counting(make(horizon=30))
+        history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
+        assert env.seen == 30
+        assert history.pulls[-1].sum(axis=1).tolist() == [30, 30, 30]
+
+    def test_a_wrapper_under_one_with_pull_sees_every_step_too(self):
+        env = self.Counting(make(horizon=30))
+        fb.play(self.Pulling(env), fb.make_policy("Fed-PECD"), seed=0)
+        assert env.seen == 30
+
+    def test_a_wrapper_with_pull_keeps_the_fast_path(self):
+        env = self.Pulling(make(horizon=30))
+        fast = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
+        assert env.seen == 0
+        np.testing.assert_array_equal(fast.pulls, fb.play(make(horizon=30), fb.make_policy("Fed-PECD"), seed=0).pulls)
+
+    def test_what_a_wrapper_does_to_rewards_reaches_the_policy(self):
+        class Doubling(BaseParallelWrapper):
+            def step(self, actions):
+                observations, rewards, *rest = super().step(actions)
+                return observations, {agent: 2 * reward for agent, reward in rewards.items()}, *rest
+
+        script = table(3, 2, 20)
+        scripted = ScriptedBandit(fb.Synthetic(**SMALL), script, max_cycles=20)
+        plain = fb.play(scripted, fb.make_policy("Uniform"), record=True, stepwise=True)
+        doubled = fb.play(Doubling(scripted), fb.make_policy("Uniform"), record=True)
+        for one, two in zip(plain.exchanges, doubled.exchanges, strict=True):
+            np.testing.assert_array_equal(2 * one.feedback.sums(), two.feedback.sums())
+
+    def test_rounds_stack_on_wrappers_and_reach_the_bandit(self):
+        rounds = fb.CommunicationRounds(self.Counting(make()), fb.make_policy("Uniform"))
+        observations, infos = rounds.reset(seed=3)
+        assert set(observations) == set(infos) == {"agent_0", "agent_1", "agent_2"}
+        assert rounds.unwrapped is rounds.bandit
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("blocks", [[[0, 1]], [[0, 1, 2], []], [[0, 1], [1, 2]], [[0, 1, 2, 3]], [[-1, 0, 1]], []])
+    def test_blocks_that_do_not_hold_each_agent_once(self, blocks):
+        assert_refused(
+            lambda: fb.CommunicationRounds(make(), Told(play_first), blocks=blocks), "each agent from 0 to 2 once"
+        )
+
+    def test_what_is_not_a_policy_or_not_an_environment_of_ours(self):
+        assert_refused(lambda: fb.play(make(), "Fed-PECD"), "expected a Policy, got 'Fed-PECD'", "make_policy")
+        assert_refused(lambda: fb.play("fedbandit/Synthetic-v0", Told(play_first)), "HiddenContextBandit", "got str")
+
+    def test_a_policy_that_observes_something_unheard_of(self):
+        class Nosy(Told):
+            observes = "everything"
+
+        assert_refused(lambda: fb.play(make(), Nosy(play_first)), "Nosy.observes", "'distribution'", "got 'everything'")
+
+    @pytest.mark.parametrize(
+        ("plan", "part"),
+        [
+            (lambda side, down, remaining: None, "ToldAgents.plan: expected a Plan, got NoneType"),
+            (lambda side, down, remaining: fb.Plan.wait(2, 2), "shape (3, 2)"),
+            (lambda side, down, remaining: fb.Plan(np.ones((3, 2), int), np.zeros(3, int), 1), "at most length = 1"),
+        ],
+    )
+    def test_plans_that_break_the_contract(self, plan, part):
+        with pytest.raises(fb.ProtocolError) as caught:
+            fb.play(make(), Told(plan))
+        assert part in str(caught.value)
+
+    def test_reports_and_answers_that_are_no_messages(self):
+        with pytest.raises(fb.ProtocolError, match=r"agents\.report: expected a Message or None, got dict"):
+            fb.play(make(), Told(play_first, lambda side, feedback: {}))
+        with pytest.raises(fb.ProtocolError, match=r"server\.answer: expected a Message or None, got int"):
+            fb.play(make(), Told(play_first, hello, lambda up: 1))
+
+    def test_calls_in_the_wrong_order(self):
+        rounds = fb.CommunicationRounds(make(horizon=1), Told(play_first))
+        for call in (rounds.advance, rounds.history, rounds.snapshot):
+            assert_refused(call, "expected reset()")
+        rounds.reset(seed=0)
+        rounds.advance()
+        assert rounds.done
+        assert_refused(rounds.advance, "a run before its horizon")
+
+    def test_resuming_with_other_blocks_or_without_the_record(self):
+        def rounds(**keywords):
+            return fb.CommunicationRounds(make(), fb.make_policy("Fed-PECD"), **keywords)
+
+        started = rounds(blocks=[[0, 1], [2]])
+        started.reset(seed=0)
+        started.advance()
+        state = started.snapshot()
+        assert_refused(lambda: rounds().restore(state), "expected the blocks [[0, 1, 2]], got [[0, 1], [2]]")
+        assert_refused(lambda: rounds(blocks=[[2], [0, 1]]).restore(state), "use the same blocks")
+        assert_refused(lambda: rounds(blocks=[[0, 1], [2]], record=True).restore(state), "record=True")
+        rounds(blocks=[[0, 1], [2]]).restore(state)
+
+
+def test_a_policy_may_choose_not_to_count_its_start():
+    env = make(horizon=40, observe="context")
+    counted = fb.play(env, fb.make_policy("Fed-PE"), seed=1)
+    not_counted = fb.play(env, fb.make_policy("Fed-PE", count_init=False), seed=1)
+    np.testing.assert_array_equal(not_counted.steps, counted.steps[1:] - 2)
+    np.testing.assert_array_equal(not_counted.pulls, counted.pulls[1:] - 1)
