@@ -1,4 +1,4 @@
-"""The multi-agent G-optimal design (ALGORITHMS.md section 4), always with its certificate.
+"""The multi-agent G-optimal design of phased elimination, always with its certificate.
 
 Minimise G(pi) = sum_i max_{a in A_i} g_{a,i}, g_{a,i} = e^T V_a^+ e, V_a = sum_j pi_{a,j} e_{a,j} e_{a,j}^T, over rows
 of pi that sum to 1 on the active arms. Equivalently maximise F = sum_a log det V_a on the span of the arm's directions.
@@ -49,7 +49,7 @@ _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more o
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
-_DROPPED = 1e-10  # ALGORITHMS.md section 3, step 2: a pair due fewer pulls than this gets none
+_DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
 def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K, d, d) has full rank."""
     values, vectors = np.linalg.eigh(V)
-    # V is the inverse on a span whose condition is at most 1 / RANK_TOLERANCE, so half of that tells 0 from not 0.
-    missing = values <= 0.5 * RANK_TOLERANCE * values[:, -1:]
+    # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal.
+    missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():
         return None
     parts = np.einsum("ade,nad->nae", vectors, psi) * missing

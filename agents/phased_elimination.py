@@ -163,7 +163,8 @@ class PhasedServer(ServerSide):
         self.directions: FloatArray = np.zeros((*shape, constants.dim))
         self.known: BoolArray = np.zeros(shape, dtype=bool)
         self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
-        self.pi: FloatArray | None = None  # the last design, from which the next one starts
+        self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
+        self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
 
     def answer(self, up: Message) -> Message | None:
         """An allocation for active sets, aggregated estimates for estimates."""
@@ -187,6 +188,10 @@ class PhasedServer(ServerSide):
         strangers = (active & ~self.known[agents]).any(axis=1)
         if self.policy.allocation == "uniform" or strangers.all():
             return allocate(uniform(active), active, budget, self.directions[agents])
+        wanted = np.zeros(self.known.shape, dtype=bool)
+        wanted[agents] = active
+        if self.designed is not None and np.array_equal(self.designed, wanted):
+            return allocate(self.pi[agents], active, budget, self.directions[agents])
         pi = uniform(active)
         members = np.flatnonzero(~strangers)
         whole = len(members) == len(active)
@@ -195,13 +200,12 @@ class PhasedServer(ServerSide):
             self.directions[rows],
             active if whole else active[members],
             gap=self.policy.gap,
-            start=None if self.pi is None else self.pi[rows],
+            start=None if self.designed is None else self.pi[rows],
             shared=self.shared,
         )
         pi[members] = design.pi
-        if self.pi is None:
-            self.pi = np.zeros(self.known.shape)
         self.pi[agents] = pi
+        self.designed = wanted
         return allocate(pi, active, budget, self.directions[agents])
 
     shared = False  # whether all arms share one theta
@@ -213,6 +217,7 @@ class PhasedServer(ServerSide):
         new = present & ~self.known[agents]
         if new.any():
             self.learn_directions(agents, new, up)
+            self.designed = None
         weights = np.where(present, self.pulls[agents], 0).astype(np.float64)
         theta, V = self.aggregated(up["theta"], self.directions[agents], weights)
         heard = self.heard(weights)

@@ -190,7 +190,7 @@ def _design(
     for phase, dimension in zip(phases, dimensions[1:], strict=True):
         budget = policy.budget(phase.number)
         information = np.einsum("ma,mad,mae->ade", phase.pulls.astype(np.float64), e, e)
-        g = _squared_norms(e, np.linalg.pinv(information, rcond=1e-9, hermitian=True))
+        g = _squared_norms(e, np.linalg.pinv(information, rcond=1e-13, hermitian=True))
         excess = max(excess, budget * float(np.where(phase.active, g, 0).max(axis=1).sum()) - dimension)
         over = max(over, int(phase.pulls.sum(axis=1).max()) - budget)
     yield Claim("excess of the allocation over the optimal design", policy.gap * (1 + 1e-6), excess, claimed)
@@ -226,7 +226,7 @@ def _squared_norms(psi: FloatArray, V: FloatArray) -> FloatArray:
     """||psi||_V^2 (M, K), infinite outside the range of V."""
     values, vectors = np.linalg.eigh(V)
     parts = np.einsum("ade,mad->mae", vectors, psi) ** 2
-    inside = values > 0.5 * _RANGE_TOLERANCE * values[:, -1:]
+    inside = values > 1e-14 * values[:, -1:]  # off its range V is 0 but for rounding
     outside = (parts * ~inside).sum(axis=-1) > _RANGE_TOLERANCE**2 * parts.sum(axis=-1)
     return np.where(outside, np.inf, (parts * np.where(inside, values, 0)).sum(axis=-1))
 

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class NullEnvironment:
-    """Reads the actions into an array and returns fresh copies of the same dicts: what PettingZoo's form itself costs."""
+    """Reads the actions into an array and returns fresh copies of the same dicts: what PettingZoo's form costs."""
 
     def __init__(self, env: HiddenContextBandit, actions: Mapping[str, int]):
         self.agents = list(env.possible_agents)
@@ -102,8 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     command = commands.add_parser("step", help="PettingZoo's dicts beside a null environment and the native VectorEnv")
     command.add_argument("--agents", type=int, default=100)
-    command.add_argument("--calls", type=int, default=1000, help="steps in a repeat")
-    command.add_argument("--repeats", type=int, default=21)
+    command.add_argument("--calls", type=int, default=100, help="steps in a repeat")
+    command.add_argument("--repeats", type=int, default=301)
     command.set_defaults(run=step)
 
     options = parser.parse_args(arguments)

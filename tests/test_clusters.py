@@ -1,7 +1,7 @@
 """Ray and Dask behind the seam: the same results as in one process, also when workers are killed."""
 
+import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import experiment_policies
 import pytest
-from experiment_policies import die, double, process_id, threads_of_linear_algebra
+from cluster_tasks import DiesOnce
+from experiment_policies import die, double, threads_of_linear_algebra
 
-from fedbandit_envs import Experiment, run
-from fedbandit_envs.executors import WorkerLost, make_executor, outcomes
+from fedbandit_envs import Experiment, PolicySpec, policy_names, register_policy, run
+from fedbandit_envs.executors import make_executor, outcomes
+from fedbandit_envs.running import FailedTrials
 
 CLUSTERS = [pytest.param("ray", marks=pytest.mark.ray), pytest.param("dask", marks=pytest.mark.dask)]
 pytestmark = pytest.mark.filterwarnings("default")  # theirs are not ours
@@ -67,19 +70,69 @@ def test_tasks_come_back_and_a_dead_worker_is_replaced(cluster: str, tmp_path: P
             raise next(outcome for _, outcome in outcomes(executor, divmod, [(1, 0)]))
 
 
-def test_results_are_those_of_one_process_byte_for_byte_also_when_a_worker_is_killed(
+def test_results_are_those_of_one_process_byte_for_byte_also_when_a_worker_is_killed_in_a_trial(
     cluster: str, tmp_path: Path
 ) -> None:
-    experiment = Experiment(
-        "fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], {"num_agents": 8, "max_cycles": 2**12}, trials=6
-    )
+    if "Test-Dies-Once" not in policy_names():
+        register_policy("Test-Dies-Once", DiesOnce)
+    policies = ["Fed-PECD", PolicySpec("Test-Dies-Once", {"folder": str(tmp_path)})]
+    arguments = {"num_agents": 8, "max_cycles": 2**12}
+    experiment = Experiment("fedbandit/Synthetic-v0", policies, arguments, trials=6)
+    run(experiment, tmp_path / "cluster", executor=cluster)
+    assert (tmp_path / "died").exists()
     run(experiment, tmp_path / "serial", executor="serial")
-    with make_executor(cluster) as executor:
-        victim = executor.submit(process_id).result()
-        os.kill(victim, signal.SIGKILL)  # one of the two that the trials are about to need
-        run(experiment, tmp_path / "killed", executor=executor)
-    run(experiment, tmp_path / "killed", executor="serial")  # nothing is missing, so nothing is computed
     names = sorted(file.name for file in (tmp_path / "serial").iterdir())
     assert len(names) == 7
     for name in names:
-        assert (tmp_path / "serial" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes(), name
+        assert (tmp_path / "serial" / name).read_bytes() == (tmp_path / "cluster" / name).read_bytes(), name
+
+
+def test_a_failing_trial_is_reported_and_the_others_are_kept(cluster: str, tmp_path: Path) -> None:
+    experiment_policies.register()
+    experiment = Experiment("fedbandit/Synthetic-v0", ["Test-Fails"], {"num_agents": 2, "max_cycles": 8}, trials=6)
+    with pytest.raises(FailedTrials, match="no luck") as failed:
+        run(experiment, tmp_path / "cluster", executor=cluster)
+    trials = {failure.trial for failure in failed.value.failures[""]}
+    kept = {int(file.stem.removeprefix("trial_")) for file in (tmp_path / "cluster").glob("trial_*.npz")}
+    assert trials | kept == set(range(6))
+    assert trials
+    assert kept
+
+
+def test_a_local_cluster_listens_on_the_loopback_interface_alone(cluster: str) -> None:
+    before = children()
+    with make_executor(cluster) as executor:
+        executor.submit(double, 1).result()
+        processes = (children() - before) | {os.getpid()}
+        addresses = listening(processes)
+    assert addresses
+    assert all(address.startswith(("127.", "[::1]", "[::ffff:127.")) for address in addresses), addresses
+
+
+def listening(processes: set[int]) -> set[str]:
+    """The addresses on which these processes listen for TCP connections."""
+    inodes = set()
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            inodes |= {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                found.add(_address(*fields[1].split(":")))
+    return found
+
+
+def _address(host: str, port: str) -> str:
+    words = [bytes.fromhex(host[start : start + 8])[::-1] for start in range(0, len(host), 8)]
+    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+    text = socket.inet_ntop(family, b"".join(words))
+    return f"{text if len(words) == 1 else f'[{text}]'}:{int(port, 16)}"
+
+
+@pytest.mark.parametrize(("name", "module", "extra"), [("ray", "ray", "ray"), ("dask", "distributed", "dask")])
+def test_a_missing_extra_is_named(name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"expected {module} to be installed.*fedbandit-envs\[{extra}\]"):
+        make_executor(name)

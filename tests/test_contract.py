@@ -94,7 +94,7 @@ def test_the_ledger_is_what_the_recorded_messages_add_up_to(name):
 
 
 def phase_costs(name, history):
-    """(scalars up, scalars down) of each round by the formula of ALGORITHMS.md section 3, from pulls and active sets.
+    """(scalars up, scalars down) of each round by the formula for Fed-PECD, from pulls and active sets.
 
     The server's estimates are K, |A^p| or (shared theta) one theta and V; Collaborative sends psi with its first report.
     """

@@ -155,7 +155,7 @@ def test_first_order_solver_for_large_problems_reaches_the_same_optimum(monkeypa
 
 
 class TestDegenerate:
-    """The cases of ALGORITHMS.md section 4, and worse ones."""
+    """The degenerate cases that phases lead to, and worse ones."""
 
     def test_arm_active_for_one_agent_has_variance_one_over_its_weight(self):
         directions = unit(np.random.default_rng(0).standard_normal((3, 2, 2)))

@@ -74,3 +74,15 @@ def test_a_width_is_infinite_outside_the_range_of_what_was_seen():
 
 def test_nothing_is_outside_a_full_range():
     assert outside_range(np.ones((2, 1, 2)), np.eye(2)[None]) is None
+
+
+def test_very_unequal_pulls_leave_every_direction_in_range():
+    rng = np.random.default_rng(0)
+    e = unit_vectors(rng.standard_normal((60, 1, 3)))
+    e[:58, :, 2] = 0  # most agents see a plane only ...
+    e = unit_vectors(e)
+    weights = np.full((60, 1), 65536.0)
+    weights[58:] = 1  # ... and those who see more pulled once
+    _, V = aggregate(e, e, weights)
+    assert outside_range(e, V) is None
+    assert np.isfinite(squared_widths(e, V)).all()

@@ -320,7 +320,7 @@ def test_the_public_range_of_a_households_norms_is_that_of_the_mixtures():
 
 @pytest.mark.parametrize(("factors", "share"), [("completed", 0.20), ("masked", 0.30)])
 def test_mu_misleads_about_as_many_accounts_as_published(factors, share):
-    # 20,000 accounts: the standard error is 0.003; ALGORITHMS.md gives the shares as "about".
+    # 20,000 accounts: the standard error is 0.003; the shares were measured as "about".
     instance = drawn(Household(num_agents=20_000, factors=factors))
     wrong = instance.means.argmax(axis=1) != instance.distribution_means.argmax(axis=1)
     assert wrong.mean() == pytest.approx(share, abs=0.04)

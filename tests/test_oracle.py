@@ -73,7 +73,7 @@ def fast_run(env, policy):
     while not rounds.done:
         rounds.advance()
         server = rounds._server
-        designs[server.phase] = None if server.pi is None else server.pi.copy()
+        designs[server.phase] = server.pi.copy()
     return rounds.history(), designs
 
 
