@@ -1,12 +1,13 @@
 """What crosses between agents and server, and what it costs: derived from the messages, never self-reported."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedbandit_envs.protocol import Message, ProtocolError
-from fedbandit_envs.validation import IntArray
+from fedbandit_envs.validation import BoolArray, IntArray
 
 COUNTS = ("messages_up", "messages_down", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
@@ -112,13 +113,26 @@ class Channel:
     num_agents: int
     ledger: Ledger
 
-    def up(self, messages: list[Message | None], step: int) -> Message | None:
-        """The blocks' messages as one, sorted by agent; None, and no round, when nobody speaks."""
+    def up(
+        self,
+        messages: list[Message | None],
+        step: int,
+        arriving: Callable[[int], BoolArray] | None = None,
+    ) -> Message | None:
+        """The blocks' messages as one, sorted by agent; None, and no round, when nobody speaks.
+
+        `arriving` says, for the round of that number, the agents (M,) whose messages are not lost on the way. What is
+        lost is not charged, and a round in which everything is lost gives None too.
+        """
         spoken = [message for message in messages if message is not None and len(_senders(message))]
         if not spoken:
             return None
         merged = self._sorted(spoken[0] if len(spoken) == 1 else _merged(spoken))
         self.ledger.open_round(step)
+        if arriving is not None:
+            merged = merged.rows(arriving(self.ledger.rounds - 1)[_senders(merged)])
+            if not len(_senders(merged)):
+                return None
         self.ledger.charge(merged, "up")
         return merged
 

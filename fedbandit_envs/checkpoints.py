@@ -1,32 +1,33 @@
-"""When a run's pulls are written down: when a plan ends past the next time of a grid over the horizon."""
+"""What a block of agents has pulled, now and at the checkpoints of a run."""
 
 from typing import Any
 
 import numpy as np
 
 from fedbandit_envs.history import checkpoint_times
-from fedbandit_envs.validation import BoolArray, IntArray
+from fedbandit_envs.protocol import AgentSide
+from fedbandit_envs.validation import IntArray
 
 
 class Checkpoints:
-    """Cumulative pulls of a block of n agents, now and at each checkpoint."""
+    """Cumulative pulls of n agents; one is taken when a plan ends past the next time of a grid over the horizon."""
 
     def __init__(self, horizon: int, num_agents: int, num_arms: int):
-        self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)
+        self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
         self._times = checkpoint_times(horizon)
         self._taken: list[tuple[int, IntArray, IntArray]] = []
 
-    def add(self, step: int, length: int, pulls: IntArray, active: BoolArray | None) -> None:
-        """Count the pulls (n, K) of a plan of `length` steps that ends at `step`."""
-        self.pulls += pulls
-        if length and step >= self._times[0]:
-            n, num_arms = self.pulls.shape
-            arms = np.full(n, num_arms, dtype=np.int64) if active is None else active.sum(axis=1)
-            self._taken.append((step, self.pulls.copy(), arms))
-            self._times = self._times[self._times > step]
+    def due(self, step: int, length: int) -> bool:
+        """Whether one is to be taken after a plan of `length` steps that ended at `step`: never after none."""
+        return length > 0 and bool(step >= self._times[0])
+
+    def take(self, step: int, active: IntArray) -> None:
+        """Write down the pulls, and the arms that each agent still considers (n,)."""
+        self._taken.append((step, self.pulls.copy(), active))
+        self._times = self._times[self._times > step]
 
     def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Steps (C,), pulls (C, n, K) and the number of active arms (C, n)."""
+        """Steps (C,), pulls (C, n, K) and the number of arms still considered (C, n)."""
         shape = self.pulls.shape
         return (
             np.array([step for step, _, _ in self._taken], dtype=np.int64),
@@ -48,3 +49,8 @@ class Checkpoints:
         ]
         if self._taken:
             self._times = self._times[self._times > self._taken[-1][0]]
+
+
+def arms_left(side: AgentSide, num_agents: int, num_arms: int) -> IntArray:
+    """(n,) arms that each agent of a block still considers: K for policies that eliminate none."""
+    return np.full(num_agents, num_arms, dtype=np.int64) if side.active is None else side.active.sum(axis=1)

@@ -5,6 +5,7 @@ you trust. A local one listens on the loopback interface alone.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
@@ -20,6 +21,8 @@ class RayCluster:
     """Computes on Ray: at `address` ("auto" finds a running one), or on one started for the run."""
 
     def __init__(self, address: str = ""):
+        if not address:
+            _keep_ray_at_home()
         self._ray = _imported("ray", "ray")
         self._address = address
         self._started = False
@@ -37,7 +40,6 @@ class RayCluster:
                     address="local",
                     num_cpus=processors(),
                     include_dashboard=False,
-                    _node_ip_address=_HERE,
                     runtime_env={"env_vars": dict.fromkeys(ONE_THREAD, "1")},
                     **quiet,
                 )
@@ -89,6 +91,23 @@ class DaskCluster:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+
+def _keep_ray_at_home() -> None:
+    """Make a Ray that starts here listen on the loopback interface.
+
+    Ray replaces 127.0.0.1 by an address that others can reach, except where it expects no cluster, which is what this
+    variable says; it is read when Ray is imported.
+    """
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    ray = sys.modules.get("ray")
+    if ray is None:
+        os.environ.setdefault(name, "0")
+    elif name not in os.environ and not ray.is_initialized():
+        raise ValueError(
+            f"executor: expected ray not to be imported before its local cluster starts, got an import without {name}; "
+            f"set {name}=0 before it, so that Ray listens on this machine alone, or start Ray yourself"
+        )
 
 
 def _informed(policies: Mapping[str, str], fn: Callable[..., Any], *args: Any) -> Any:

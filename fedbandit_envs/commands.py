@@ -64,7 +64,8 @@ def list_names(options: argparse.Namespace) -> int:
 
 
 def _entry(name: str, what: Any, parameters: dict[str, Any]) -> None:
-    print(f"  {name}\n      {(what.__doc__ or '').strip().splitlines()[0]}")
+    first_line, *_ = (what.__doc__ or "").strip().splitlines() or ["(no description)"]
+    print(f"  {name}\n      {first_line}")
     if parameters:
         print("      " + ", ".join(f"{key}={value!r}" for key, value in parameters.items()))
 

@@ -4,8 +4,9 @@ An agent that fails in a round loses that round's report and nothing else: its r
 plays on with what it knows, and what the server tells all of them reaches it (in a federation when it comes back).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -79,14 +80,29 @@ def heard(num_agents: int, faults: Iterable[Fault]) -> BoolArray:
     return mask
 
 
-def check_quorum(quorum: float, num_agents: int, faults: Iterable[Fault], remedy: str) -> None:
-    """Raise QuorumLost if fewer than this share of the agents were heard in the round of `faults`."""
-    faults = list(faults)
-    number = num_agents - len({fault.agent for fault in faults})
-    if number < quorum * num_agents:
-        reasons = "; ".join(f"agent {fault.agent}: {fault.reason}" for fault in faults[:10])
-        more = f" and {len(faults) - 10} more" if len(faults) > 10 else ""
-        raise QuorumLost(
-            f"round {faults[0].round}: expected to hear from at least {quorum:.0%} of {num_agents} agents, got "
-            f"{number} ({reasons}{more}); {remedy}"
-        )
+def quorum_shortage(quorum: float, num_agents: int, faults: Sequence[Fault], remedy: str) -> QuorumLost | None:
+    """The error if fewer than this share of the agents were heard in the round of `faults`; else None."""
+    number = int(heard(num_agents, faults).sum())
+    if number >= quorum * num_agents:
+        return None
+    reasons = "; ".join(f"agent {fault.agent}: {fault.reason}" for fault in faults[:10])
+    more = f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
+    return QuorumLost(
+        f"round {faults[0].round}: expected to hear from at least {quorum:.0%} of {num_agents} agents, got {number} "
+        f"({reasons}{more}); {remedy}"
+    )
+
+
+def faults_tree(faults: Sequence[Fault]) -> dict[str, Any]:
+    """Faults as plain arrays, for storage."""
+    return {
+        "agents": np.array([fault.agent for fault in faults], dtype=np.int64),
+        "rounds": np.array([fault.round for fault in faults], dtype=np.int64),
+        "reasons": np.array([fault.reason for fault in faults], dtype=np.str_),
+    }
+
+
+def faults_from_tree(tree: Mapping[str, Any]) -> list[Fault]:
+    """The faults of a `faults_tree`."""
+    rows = zip(tree["agents"], tree["rounds"], tree["reasons"], strict=True)
+    return [Fault(int(agent), int(number), str(reason)) for agent, number, reason in rows]

@@ -93,6 +93,12 @@ class Feedback:
     played: IntArray  # (n,) pulls of `arm` after exploration
     played_sums: FloatArray  # (n,) of their rewards
 
+    @classmethod
+    def of_no_pulls(cls, plan: Plan) -> "Feedback":
+        """What a plan without steps brings."""
+        none = np.zeros(len(plan.arm), dtype=np.int64)
+        return cls(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
         return Feedback(
@@ -182,6 +188,19 @@ class Message:
         return Message(
             self.kind, arrays, self.agents[index], {name: mask[index] for name, mask in self.present.items()}
         )
+
+    def for_agents(self, agents: IntArray) -> "Message | None":
+        """The part for these agents, in their order; all of a broadcast. The rows must be sorted by agent."""
+        if self.agents is None:
+            return self
+        if not len(self.agents):
+            return None
+        position = np.searchsorted(self.agents, agents).clip(max=len(self.agents) - 1)
+        mine = position[self.agents[position] == agents]
+        if not len(mine):
+            return None
+        whole = len(mine) == len(self.agents) and bool((mine == np.arange(len(mine))).all())
+        return self if whole else self.rows(mine)
 
     def tree(self) -> State:
         """The message as plain arrays, for storage."""

@@ -8,11 +8,13 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.channel import Channel, Ledger
+from fedbandit_envs.checkpoints import Checkpoints, arms_left
 from fedbandit_envs.env import HiddenContextBandit, Observation
-from fedbandit_envs.history import Exchange, History, checkpoint_times
+from fedbandit_envs.faults import Fault, Faults, QuorumLost, faults_from_tree, faults_tree, heard, quorum_shortage
+from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
-from fedbandit_envs.validation import IntArray, one_of
+from fedbandit_envs.validation import BoolArray, IntArray, one_of
 
 _MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
 
@@ -27,6 +29,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
             `env` has a wrapper that does not define `pull` itself, because that wrapper must see each step.
         record: keep every message, plan and feedback, and the truth.
+        faults: reports that are lost on their way to the server; None: none.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         blocks: Sequence[Sequence[int]] | None = None,
         stepwise: bool = False,
         record: bool = False,
+        faults: Faults | None = None,
     ):
         bandit = getattr(env, "unwrapped", env)
         if not isinstance(bandit, HiddenContextBandit):
@@ -56,6 +60,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
         self._stepwise = stepwise or not _pulls_throughout(env)
         self._record = record
+        if faults is not None:
+            faults.check(len(bandit.possible_agents))
+        self._faults = faults
         self._started = False
 
     def reset(
@@ -76,10 +83,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._pending: Message | None = None
         self._taken = 0
         self._idle = 0
-        self._pulls = np.zeros((self.constants.num_agents, self.constants.num_arms), dtype=np.int64)
-        self._times = checkpoint_times(self.constants.horizon)
-        self._checkpoints: list[tuple[int, IntArray, IntArray]] = []
+        self._checkpoints = Checkpoints(self.constants.horizon, self.constants.num_agents, self.constants.num_arms)
         self._exchanges: list[Exchange] = []
+        self._lost: list[Fault] = []
         self._started = True
         return first
 
@@ -94,7 +100,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             raise ValueError("expected reset() before this call, got rounds that were never reset; call reset()")
 
     def advance(self) -> None:
-        """One turn: the agents plan and pull, report, and the server answers."""
+        """One turn: the agents plan and pull, report, and the server answers.
+
+        Raises:
+            QuorumLost: when too few agents were heard: the round is lost for all, and another call goes on after it.
+        """
         if self.done:
             raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
         step, down = self._taken, self._pending
@@ -102,34 +112,57 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         plan = self._planned(down, remaining).cut(remaining)
         feedback = self._pulled(plan)
         self._taken += plan.length
-        self._pulls += feedback.pulls()
+        self._checkpoints.pulls += feedback.pulls()
         self._idle = 0 if plan.length else self._idle + 1
         if self._idle > _MOST_IDLE_ROUNDS:
             raise ProtocolError(
                 f"{type(self.policy).__name__}: expected a pull within {_MOST_IDLE_ROUNDS} rounds, got none; return "
                 "plans of positive length"
             )
-        self._checkpoint(plan)
+        if self._checkpoints.due(self._taken, plan.length):
+            self._checkpoints.take(self._taken, self._arms_left())
         if self._record:  # copies, because the sides may do what they like with their feedback
             everyone = np.arange(len(plan.arm))
             asked, pulled = plan.rows(everyone), feedback.rows(everyone)
-        up = None
+        up, shortage = None, None
         if not self.done:  # after the last step nothing is reported or charged: nobody would use it
             reports = [
                 side.report(feedback if len(self._blocks) == 1 and _in_order(rows) else feedback.rows(rows))
                 for rows, side in zip(self._blocks, self._sides, strict=True)
             ]
-            up = self._channel.up(reports, self._taken)
-            self._pending = None if up is None else self._channel.down(self._server.answer(up))
+            up = self._channel.up(reports, self._taken, None if self._faults is None else self._arriving)
+            shortage = self._shortage()
+            answer = None if up is None or shortage is not None else self._server.answer(up)
+            self._pending = self._channel.down(answer)
         if self._record:
             self._exchanges.append(Exchange(step, down, asked, pulled, up))
+        if shortage is not None:
+            raise shortage
+
+    def _arriving(self, number: int) -> BoolArray:
+        """(M,) the agents whose reports are not lost in this round; those that are, are written down."""
+        assert self._faults is not None
+        num_agents = self.constants.num_agents
+        faults = self._faults.of_round(self.bandit.episode_seed, number, num_agents)
+        self._lost += faults
+        return heard(num_agents, faults)
+
+    def _shortage(self) -> QuorumLost | None:
+        """The error when the last round has lost too many reports."""
+        number = self._channel.ledger.rounds - 1
+        if self._faults is None or not self._lost or self._lost[-1].round != number:
+            return None
+        faults = [fault for fault in self._lost if fault.round == number]
+        return quorum_shortage(
+            self._faults.quorum, self.constants.num_agents, faults, "lower the quorum, or go on without this round"
+        )
 
     def _planned(self, down: Message | None, remaining: int) -> Plan:
         """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""
         num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
         plans = []
         for rows, side in zip(self._blocks, self._sides, strict=True):
-            plan = side.plan(_for_block(down, rows), remaining)
+            plan = side.plan(None if down is None else down.for_agents(rows), remaining)
             if not isinstance(plan, Plan):
                 raise ProtocolError(
                     f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
@@ -146,25 +179,22 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:
-            none = np.zeros(len(plan.arm), dtype=np.int64)
-            return Feedback(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+            return Feedback.of_no_pulls(plan)
         if self._stepwise:
             return _stepped(self.env, plan)
         return self.env.pull(plan)
 
-    def _checkpoint(self, plan: Plan) -> None:
-        if plan.length and self._taken >= self._times[0]:
-            active = np.full(self.constants.num_agents, self.constants.num_arms, dtype=np.int64)
-            for rows, side in zip(self._blocks, self._sides, strict=True):
-                if side.active is not None:
-                    active[rows] = side.active.sum(axis=1)
-            self._checkpoints.append((self._taken, self._pulls.copy(), active))
-            self._times = self._times[self._times > self._taken]
+    def _arms_left(self) -> IntArray:
+        """(M,) arms that each agent still considers."""
+        active = np.empty(self.constants.num_agents, dtype=np.int64)
+        for rows, side in zip(self._blocks, self._sides, strict=True):
+            active[rows] = arms_left(side, len(rows), self.constants.num_arms)
+        return active
 
     def history(self) -> History:
         """What the run has left so far."""
         self._check_started()
-        steps, pulls, active = self._checkpoint_arrays()
+        steps, pulls, active = self._checkpoints.arrays()
         uncounted = self.policy.uncounted_steps(self.constants)
         if uncounted and len(steps):
             steps, pulls, active = steps[1:] - steps[0], pulls[1:] - pulls[0], active[1:]
@@ -176,30 +206,22 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             active=active,
             gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
             ledger=Ledger.restored(self._channel.ledger.snapshot()),
+            faults=tuple(self._lost),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
         )
 
-    def _checkpoint_arrays(self) -> tuple[IntArray, IntArray, IntArray]:
-        shape = self._pulls.shape
-        return (
-            np.array([steps for steps, _, _ in self._checkpoints], dtype=np.int64),
-            np.array([pulls for _, pulls, _ in self._checkpoints], dtype=np.int64).reshape(-1, *shape),
-            np.array([active for _, _, active in self._checkpoints], dtype=np.int64).reshape(-1, shape[0]),
-        )
-
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
-        steps, pulls, active = self._checkpoint_arrays()
         return {
             "seed": str(self.bandit.episode_seed),
             "steps": self._taken,
             "plans": self.bandit.episode.plans,
             "idle": self._idle,
-            "pulls": self._pulls.copy(),
-            "checkpoints": {"steps": steps, "pulls": pulls, "active": active},
+            "checkpoints": self._checkpoints.snapshot(),
+            "faults": faults_tree(self._lost),
             "ledger": self._channel.ledger.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
             "server": self._server.snapshot(),
@@ -220,14 +242,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self.reset(seed=int(state["seed"]))
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
-        self._pulls[:] = state["pulls"]
-        saved = state["checkpoints"]
-        self._checkpoints = [
-            (int(steps), pulls, active)
-            for steps, pulls, active in zip(saved["steps"], saved["pulls"], saved["active"], strict=True)
-        ]
-        if self._checkpoints:
-            self._times = self._times[self._times > self._checkpoints[-1][0]]
+        self._checkpoints.restore(state["checkpoints"])
+        self._lost = faults_from_tree(state["faults"])
         self._channel.ledger = Ledger.restored(state["ledger"])
         self._pending = None if state["pending"] is None else Message.from_tree(state["pending"])
         self._server.restore(state["server"])
@@ -246,12 +262,13 @@ def play(
     stepwise: bool = False,
     record: bool = False,
     blocks: Sequence[Sequence[int]] | None = None,
+    faults: Faults | None = None,
 ) -> History:
     """Run a policy to the horizon (`max_cycles`) of a new episode.
 
     Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
     """
-    rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record)
+    rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
     rounds.reset(seed=seed)
     while not rounds.done:
         rounds.advance()
@@ -282,19 +299,6 @@ def _pulls_throughout(env: ParallelEnv[str, Observation, int]) -> bool:
             return False
         layer = layer.env
     return True
-
-
-def _for_block(down: Message | None, rows: IntArray) -> Message | None:
-    """The part of a message that is for these agents, in their order."""
-    if down is None or down.agents is None:
-        return down
-    position = np.searchsorted(down.agents, rows).clip(max=len(down.agents) - 1) if len(down.agents) else rows[:0]
-    if not len(position):
-        return None
-    mine = position[down.agents[position] == rows]
-    if not len(mine):
-        return None
-    return down if len(mine) == len(down.agents) and _in_order(mine) else down.rows(mine)
 
 
 def _stepped(env: ParallelEnv[str, Observation, int], plan: Plan) -> Feedback:

@@ -1,8 +1,8 @@
 """The slow oracle: Algorithms 1 and 2 and their kin, agent by agent and pull by pull, to be read beside the pseudocode.
 
-It shares no code with the packages and imports none of them. "Section" is a section of ALGORITHMS.md, "item" one of the
-numbered choices in its section 3, "line" a line of the paper's Algorithm 1 (agent) or 2 (server). Arms and agents count
-from 0, phases and steps from 1; phase 0 is the initialisation.
+It shares no code with the packages and imports none of them. "Item" is one of the numbered choices in the README ("What
+the paper leaves open"), "line" a line of the paper's Algorithm 1 (agent) or 2 (server). Arms and agents count from 0,
+phases and steps from 1; phase 0 is the initialisation.
 """
 
 import math
@@ -18,7 +18,7 @@ RCOND = 1e-10  # eigenvalues below RCOND times the largest count as zero
 NOTHING = 1e-100  # item 6: what is sent for theta_{a,i} = 0, in units of psi
 
 
-# --- alpha (section 3) ---------------------------------------------------------------------------------------------
+# --- alpha ---------------------------------------------------------------------------------------------
 
 
 def alpha1(M: int, K: int, H: int, delta: float) -> float:
@@ -88,7 +88,7 @@ def norm_in(psi: Array, V: Array, tol: float = TOL, rcond: float = RCOND) -> flo
     return math.sqrt(max(0.0, psi @ V @ psi))
 
 
-# --- the multi-agent G-optimal design (section 4) ------------------------------------------------------------------
+# --- the multi-agent G-optimal design ------------------------------------------------------------------
 
 
 class Certificate(NamedTuple):
@@ -131,7 +131,7 @@ def certificate(
 
 
 def allocate(pi: Array, active: Array, f_p: int) -> Array:
-    """f_{a,i} = ceil(pi_{a,i} f_p), 0 where pi f_p < 1e-10 (section 3, phase step 2)."""
+    """f_{a,i} = ceil(pi_{a,i} f_p), 0 where pi f_p < 1e-10."""
     M, K = np.shape(pi)
     f = np.zeros((M, K), dtype=int)
     for i in range(M):
@@ -438,7 +438,7 @@ def fed_pecd(
     return trace
 
 
-# --- variants of Fed-PE (section 5) --------------------------------------------------------------------------------
+# --- variants of Fed-PE --------------------------------------------------------------------------------
 
 
 def enhanced_widths(
@@ -482,7 +482,7 @@ def shared_theta_estimate(f: Array, theta_local: Array, rcond: float = RCOND) ->
     return aggregate([f[i][a] for i, a in sent], [theta_local[i][a] for i, a in sent], rcond)
 
 
-# --- step by step: Local UCB, KK-UCB, DisLinUCB (sections 5 and 6) -------------------------------------------------
+# --- step by step: Local UCB, KK-UCB, DisLinUCB -------------------------------------------------
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.checkpoints import Checkpoints
+from fedbandit_envs.checkpoints import Checkpoints, arms_left
 from fedbandit_envs.federation.rewards import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
 from fedbandit_envs.knowledge import Constants
@@ -64,13 +64,14 @@ class Client:
         plan = plan.cut(remaining)
         feedback = self._pulled(plan)
         self._step += int(plan.length)
-        self._checkpoints.add(self._step, plan.length, feedback.pulls(), self._side.active)
+        self._checkpoints.pulls += feedback.pulls()
+        if self._checkpoints.due(self._step, plan.length):
+            self._checkpoints.take(self._step, arms_left(self._side, *self._checkpoints.pulls.shape))
         return None if self._step >= self._constants.horizon else self._side.report(feedback)
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:
-            none = np.zeros(len(plan.arm), dtype=np.int64)
-            return Feedback(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+            return Feedback.of_no_pulls(plan)
         feedback = self._source.pull(plan, self._plans)
         self._plans += 1
         return feedback

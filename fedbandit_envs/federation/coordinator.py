@@ -8,13 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedbandit_envs.channel import Channel, Ledger
-from fedbandit_envs.faults import Fault, check_quorum
+from fedbandit_envs.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.federation.client import HELLO, PLAY
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, read_reply
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.knowledge import Constants
 from fedbandit_envs.protocol import Message, Policy, ProtocolError, ServerSide, State
-from fedbandit_envs.rounds import _for_block
 from fedbandit_envs.validation import IntArray
 
 
@@ -129,13 +128,11 @@ class Coordinator:
         known = self._nodes.get(node)
         first = 0 if known is None else known.acknowledged + 1
         downs = [
-            None if known is None else _for_block(down, known.agents) for down in self._downs[first:]
+            None if known is None or down is None else down.for_agents(known.agents) for down in self._downs[first:]
         ]
         return pack({"verb": PLAY, "turn": self.turn}, downs)
 
-    def _read(
-        self, nodes: list[int], answers: Mapping[int, Packet | str]
-    ) -> tuple[dict[int, Reply], dict[int, str]]:
+    def _read(self, nodes: list[int], answers: Mapping[int, Packet | str]) -> tuple[dict[int, Reply], dict[int, str]]:
         """The replies that can be used, and why the other nodes have none."""
         replies: dict[int, Reply] = {}
         failed = {node: "not connected" for node in self._nodes if node not in nodes}
@@ -187,7 +184,9 @@ class Coordinator:
             faults = self._missing(replies, failed, self.ledger.rounds)
             where = f" from the state in {saved_in}" if saved_in else ""
             remedy = f"start the missing clients again and go on{where}"
-            check_quorum(max(self._quorum, 1 / num_agents), num_agents, faults, remedy)
+            shortage = quorum_shortage(max(self._quorum, 1 / num_agents), num_agents, faults, remedy)
+            if shortage is not None:
+                raise shortage
             step = self.step + next(iter(replies.values())).length
             try:
                 up = self._channel.up([reply.message for reply in replies.values()], step)
@@ -224,11 +223,7 @@ class Coordinator:
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
             "server": self._server.snapshot(),
             "ledger": self.ledger.snapshot(),
-            "faults": {
-                "agents": np.array([fault.agent for fault in self.faults], dtype=np.int64),
-                "rounds": np.array([fault.round for fault in self.faults], dtype=np.int64),
-                "reasons": np.array([fault.reason for fault in self.faults], dtype=np.str_),
-            },
+            "faults": faults_tree(self.faults),
         }
 
     def restore(self, state: State) -> None:
@@ -238,11 +233,7 @@ class Coordinator:
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]
         self._server.restore(state.get("server", {}))
         self._channel.ledger = Ledger.restored(state["ledger"])
-        saved = state["faults"]
-        self.faults = [
-            Fault(int(agent), int(number), str(reason))
-            for agent, number, reason in zip(saved["agents"], saved["rounds"], saved["reasons"], strict=True)
-        ]
+        self.faults = faults_from_tree(state["faults"])
         self._nodes = {}
 
 

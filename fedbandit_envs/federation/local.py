@@ -150,7 +150,16 @@ def _start(
         node = f'agents="{",".join(map(str, block))}" folder="{place}"'
         if number in rewards:
             node += f' rewards="{rewards[number]}"'
-        command = ["flower-supernode", "--insecure", "--superlink", f"{HOST}:{port}", "--host", HOST, "--port", str(own)]
+        command = [
+            "flower-supernode",
+            "--insecure",
+            "--superlink",
+            f"{HOST}:{port}",
+            "--host",
+            HOST,
+            "--port",
+            str(own),
+        ]
         processes.start(f"client-{number:03d}", [*command, "--node-config", node], environment)
     _submit(processes, app, environment)
 
@@ -178,7 +187,9 @@ def _submit(processes: Processes, app: Path, environment: Mapping[str, str]) -> 
         if "superlink" in processes.ended():
             break
         time.sleep(1)
-    raise FederationError(f"expected the SuperLink to take the run, got:\n{processes.log('superlink')}\n{processes.log(name)}")
+    raise FederationError(
+        f"expected the SuperLink to take the run, got:\n{processes.log('superlink')}\n{processes.log(name)}"
+    )
 
 
 def _told(folder: Path) -> int:

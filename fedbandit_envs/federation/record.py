@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbandit_envs import storage
 from fedbandit_envs.channel import Ledger
-from fedbandit_envs.faults import Fault
+from fedbandit_envs.faults import faults_from_tree
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.history import History
 from fedbandit_envs.instance import REGRETS
@@ -28,7 +28,6 @@ def collected(settings: Settings, folder: Path) -> History:
         if len(kept["steps"]):
             pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
             active[:, state["agents"]] = _held(kept["active"], len(steps))
-    saved = server["faults"]
     policy = settings.make_policy()
     uncounted = policy.uncounted_steps(constants)
     if uncounted and len(steps):
@@ -42,10 +41,7 @@ def collected(settings: Settings, folder: Path) -> History:
         active=active,
         gaps={kind: instance.gaps(kind) for kind in REGRETS},
         ledger=Ledger.restored(server["ledger"]),
-        faults=tuple(
-            Fault(int(agent), int(number), str(reason))
-            for agent, number, reason in zip(saved["agents"], saved["rounds"], saved["reasons"], strict=True)
-        ),
+        faults=tuple(faults_from_tree(server["faults"])),
     )
 
 

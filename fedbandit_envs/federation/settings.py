@@ -27,7 +27,12 @@ class Settings:
 
     @classmethod
     def simulated(
-        cls, policy: str, parameters: Mapping[str, Any], environment: str, arguments: Mapping[str, Any], seed: int | None
+        cls,
+        policy: str,
+        parameters: Mapping[str, Any],
+        environment: str,
+        arguments: Mapping[str, Any],
+        seed: int | None,
     ) -> "Settings":
         """Those of a simulated run; the constants are the environment's."""
         chosen = fresh_seed() if checked_seed(seed) is None else seed
@@ -74,7 +79,9 @@ class Settings:
         """From a Flower configuration."""
         for name in ("policy", "constants"):
             if not config.get(name):
-                raise ValueError(f"run-config: expected a value for {name!r}, got none; set it in the app's pyproject.toml")
+                raise ValueError(
+                    f"run-config: expected a value for {name!r}, got none; set it in the app's pyproject.toml"
+                )
         constants = json.loads(str(config["constants"]))
         return cls(
             policy=str(config["policy"]),

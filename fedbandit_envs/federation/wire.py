@@ -42,7 +42,9 @@ def most_bytes(constants: Constants, agents: int) -> int:
 def pack(envelope: Mapping[str, Any], messages: Sequence[Message | None]) -> Packet:
     """The packet of some messages and the plain values around them."""
     packet: Packet = {}
-    headers = [None if message is None else _pack_message(f"{n}/", message, packet) for n, message in enumerate(messages)]
+    headers = [
+        None if message is None else _pack_message(f"{n}/", message, packet) for n, message in enumerate(messages)
+    ]
     packet[_HEADER] = json.dumps({**envelope, "messages": headers})
     return packet
 
@@ -64,7 +66,9 @@ def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str,
     """The values and the messages of a packet that came from outside: at most `number`, each of at most `most` bytes."""
     text = packet.get(_HEADER)
     if not isinstance(text, str) or len(text) > most:
-        raise WireError(f"packet: expected a header of at most {most} characters, got {_size(text)}; send less at a time")
+        raise WireError(
+            f"packet: expected a header of at most {most} characters, got {_size(text)}; send less at a time"
+        )
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -78,10 +82,16 @@ def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str,
 
 
 def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: int) -> Message:
-    _expect(isinstance(header, dict) and header.keys() == {"kind", "agents", "arrays"}, "message: expected a kind, agents and arrays", header)
+    _expect(
+        isinstance(header, dict) and header.keys() == {"kind", "agents", "arrays"},
+        "message: expected a kind, agents and arrays",
+        header,
+    )
     kind, agents, forms = header["kind"], header["agents"], header["arrays"]
     _expect(isinstance(kind, str) and len(kind) <= _NAMES, "kind: expected a short text", kind)
-    _expect(agents is None or (isinstance(agents, list) and all(map(_whole, agents))), "agents: expected numbers", agents)
+    _expect(
+        agents is None or (isinstance(agents, list) and all(map(_whole, agents))), "agents: expected numbers", agents
+    )
     _expect(isinstance(forms, dict) and len(forms) <= _MOST_ARRAYS, f"arrays: expected at most {_MOST_ARRAYS}", forms)
     arrays: dict[str, NDArray[Any]] = {}
     present: dict[str, BoolArray] = {}
@@ -100,14 +110,22 @@ def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: i
     return Message(kind, arrays, None if agents is None else np.array(agents, dtype=np.int64), present)
 
 
-def _form(name: str, form: Any, most: int, rows: int | None) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...] | None]:
+def _form(
+    name: str, form: Any, most: int, rows: int | None
+) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...] | None]:
     """The dtype, shape and shape of the mask that a header claims, if they can be true and fit into `most` bytes."""
     _expect(len(name) <= _NAMES, "array: expected a short name", name)
-    _expect(isinstance(form, dict) and form.keys() == {"dtype", "shape", "mask"}, f"{name}: expected dtype, shape and mask", form)
+    _expect(
+        isinstance(form, dict) and form.keys() == {"dtype", "shape", "mask"},
+        f"{name}: expected dtype, shape and mask",
+        form,
+    )
     _expect(form["dtype"] in _DTYPES, f"{name}: expected a dtype among {', '.join(_DTYPES)}", form["dtype"])
     shape, mask = form["shape"], form["mask"]
     for axes in (shape, mask) if mask is not None else (shape,):
-        fits = isinstance(axes, list) and len(axes) <= _MOST_AXES and all(map(_whole, axes)) and min(axes, default=0) >= 0
+        fits = (
+            isinstance(axes, list) and len(axes) <= _MOST_AXES and all(map(_whole, axes)) and min(axes, default=0) >= 0
+        )
         _expect(fits, f"{name}: expected a shape of at most {_MOST_AXES} axes", axes)
     dtype = np.dtype(form["dtype"])
     _expect(rows is None or shape[:1] == [rows], f"{name}: expected one row for each of {rows} agents", shape)
