@@ -86,6 +86,7 @@ __all__ = [
     "register_policy",
     "run",
     "run_all",
+    "testing",
 ]
 
 register_environments()
@@ -97,6 +98,7 @@ _LATER = {  # what needs more than numpy, gymnasium and pettingzoo, or is not pa
     "plotting": "",
     "run": "running",
     "run_all": "running",
+    "testing": "",
 }
 
 

@@ -14,6 +14,7 @@ from fedbandit_envs.faults import Fault, Faults, QuorumLost, faults_from_tree, f
 from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
+from fedbandit_envs.stepping import pulls_throughout, stepped
 from fedbandit_envs.validation import BoolArray, IntArray, one_of
 
 _MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
@@ -58,7 +59,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             )
         self.bandit, self.policy = bandit, policy
         self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
-        self._stepwise = stepwise or not _pulls_throughout(env)
+        self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
         if faults is not None:
             faults.check(len(bandit.possible_agents))
@@ -181,7 +182,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if plan.length == 0:
             return Feedback.of_no_pulls(plan)
         if self._stepwise:
-            return _stepped(self.env, plan)
+            return stepped(self.env, plan)
         return self.env.pull(plan)
 
     def _arms_left(self) -> IntArray:
@@ -289,30 +290,3 @@ def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> 
             "leave blocks out to keep all agents together"
         )
     return rows
-
-
-def _pulls_throughout(env: ParallelEnv[str, Observation, int]) -> bool:
-    """Whether every layer of the environment defines the bulk path itself."""
-    layer: Any = env
-    while isinstance(layer, BaseParallelWrapper):
-        if not hasattr(type(layer), "pull"):
-            return False
-        layer = layer.env
-    return True
-
-
-def _stepped(env: ParallelEnv[str, Observation, int], plan: Plan) -> Feedback:
-    """The plan pull by pull through the PettingZoo API: exploration in the order of the arms, then `arm`."""
-    agents = list(env.agents)
-    rows = np.arange(len(agents))
-    ends = plan.explore.cumsum(axis=1)
-    explored_sums = np.zeros(plan.explore.shape)
-    played_sums = np.zeros(len(agents))
-    for step in range(plan.length):
-        exploring = step < ends[:, -1]
-        arms = np.where(exploring, (ends <= step).sum(axis=1).clip(max=ends.shape[1] - 1), plan.arm)
-        _, rewards, *_ = env.step(dict(zip(agents, arms.tolist(), strict=True)))
-        values = np.array([rewards[agent] for agent in agents])
-        explored_sums[rows[exploring], arms[exploring]] += values[exploring]
-        played_sums[~exploring] += values[~exploring]
-    return Feedback(plan.explore, explored_sums, plan.arm, plan.length - ends[:, -1], played_sums)

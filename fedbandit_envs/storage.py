@@ -85,8 +85,8 @@ def from_bytes(content: bytes, source: str) -> dict[str, Any]:
         zipfile.BadZipFile,
     ) as error:
         raise StoredFileError(
-            f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it or "
-            "move it away"
+            f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it "
+            "or move it away"
         ) from error
     tree: dict[str, Any] = {}
     for name, value in flat.items():

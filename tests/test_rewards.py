@@ -344,13 +344,33 @@ def test_certain_and_impossible_outcomes_are_so_for_the_extreme_uniforms(count):
     np.testing.assert_array_equal(_binomial(uniforms, counts, np.zeros(4)), np.zeros(4))
 
 
-def test_a_point_of_weight_zero_never_adds_to_a_sum():
-    support = np.array([[[0.1], [0.2], [0.3], [1e9]]])
-    mu = Discrete(np.repeat(support, 2000, axis=0), np.tile([1 / 3, 1 / 3, 1 / 3, 0.0], (2000, 1)))
-    instance = BanditInstance(np.ones((1, 1)), Identity(1, 1), mu, None, 0.0, context="resampled", ell=1.0)
-    sums = Episode(instance, 0, 2000).pull(Plan.play(np.zeros(2000, dtype=int), 1, 100_000)).played_sums
-    assert (sums <= 0.3 * 100_000).all()
-    assert sums.mean() == pytest.approx(0.2 * 100_000, rel=1e-4)
+def test_a_single_trial_is_decided_alike_whatever_else_is_drawn_with_it():
+    uniforms, probability = np.array([0.25, 0.5, 0.75, 0.3]), np.array([0.75, 0.5, 0.25, 0.5])  # three ties
+    single = _binomial(uniforms[:3], np.ones(3, dtype=int), probability[:3])
+    among_many = _binomial(uniforms, np.array([1, 1, 1, 50]), probability)
+    np.testing.assert_array_equal(single, among_many[:3])
+
+
+class Extreme:
+    """Draws in which every uniform is the same, and there is no noise."""
+
+    def __init__(self, uniform):
+        self.uniform = uniform
+
+    def normals(self, *shape):
+        return np.zeros((1, *shape))
+
+    def uniforms(self, *shape):
+        return np.full((1, *shape), self.uniform)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 2.0**-53, 0.5, 1 - 2.0**-53])
+@pytest.mark.parametrize("weights", [[1 / 3, 1 / 3, 1 / 3, 0.0], [0.7, 0.1, 0.2, 0.0], [0.0, 0.1, 0.9, 0.0]])
+def test_a_point_of_weight_zero_never_adds_to_a_sum(weights, uniform):
+    mu = Discrete(np.array([[[0.1], [0.2], [0.3], [1e9]]]), [weights])
+    instance = BanditInstance(np.ones((1, 1)), Identity(1, 1), mu, None, 0.0, context="resampled")
+    sums = reward_law(instance).sums(np.zeros((1, 1), dtype=int), np.array([[1000]]), Extreme(uniform))
+    assert 0.1 * 1000 - 1e-9 <= sums[0, 0] <= 0.3 * 1000 + 1e-9
 
 
 def test_a_mean_that_rounding_takes_out_of_range_is_drawn_as_zero_or_one():

@@ -77,6 +77,7 @@ def test_an_honest_policy_has_no_fault():
 
 
 def test_the_checker_is_public():
+    assert "testing" in fb.__all__
     assert fb.testing.check_policy is check_policy
     assert issubclass(PolicyFault, fb.ProtocolError)
 

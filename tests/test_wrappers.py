@@ -10,7 +10,7 @@ from refusals import assert_refused
 
 import fedbandit_envs as fb
 from fedbandit_envs.instance import REGRETS
-from fedbandit_envs.rounds import _pulls_throughout
+from fedbandit_envs.stepping import pulls_throughout
 from fedbandit_envs.views import AgentsVectorEnv
 
 STACKS = {
@@ -115,7 +115,7 @@ def test_a_new_episode_forgets_the_last_one():
 @stacks
 def test_bulk_path_stays_on_and_counts(stack):
     env = stack(linear())
-    assert _pulls_throughout(env)
+    assert pulls_throughout(env)
     env.reset(seed=0)
     plan = fb.Plan(np.array([[1, 0, 2]] * 4), np.array([0, 1, 2, 0]), 5)
     feedback = env.pull(plan)

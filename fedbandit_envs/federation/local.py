@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs import storage
 from fedbandit_envs.faults import QuorumLost
-from fedbandit_envs.federation.processes import Processes, free_ports
+from fedbandit_envs.federation.processes import Processes, free_ports, listens
 from fedbandit_envs.federation.record import collected
 from fedbandit_envs.federation.settings import Config, Settings
 from fedbandit_envs.history import History
 from fedbandit_envs.validation import real_number, whole_number
 
 HOST = "127.0.0.1"
+_START = 120.0  # seconds for the SuperLink to start, and to take the run
 _APP = """\
 [project]
 name = "fedbandit"
@@ -161,7 +161,7 @@ def _start(
             str(own),
         ]
         processes.start(f"client-{number:03d}", [*command, "--node-config", node], environment)
-    _submit(processes, app, environment)
+    _submit(processes, app, port, environment)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -177,19 +177,16 @@ def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, **quiet, **one_thread}
 
 
-def _submit(processes: Processes, app: Path, environment: Mapping[str, str]) -> None:
-    """Hand the app to the SuperLink, which may need a moment to listen."""
-    for attempt in range(10):
-        name = f"submit-{attempt}"
-        processes.start(name, ["flwr", "run", str(app), "here"], environment)
-        if processes.wait(name, 120) == 0:
-            return
-        if "superlink" in processes.ended():
-            break
-        time.sleep(1)
-    raise FederationError(
-        f"expected the SuperLink to take the run, got:\n{processes.log('superlink')}\n{processes.log(name)}"
-    )
+def _submit(processes: Processes, app: Path, port: int, environment: Mapping[str, str]) -> None:
+    """Hand the app to the SuperLink, once it listens."""
+    deadline = time.monotonic() + _START
+    while not listens(HOST, port):
+        if "superlink" in processes.ended() or time.monotonic() > deadline:
+            raise FederationError(f"expected the SuperLink to listen, got:\n{processes.log('superlink')}")
+        time.sleep(0.2)
+    processes.start("submit", ["flwr", "run", str(app), "here"], environment)
+    if processes.wait("submit", _START) != 0:
+        raise FederationError(f"expected the SuperLink to take the run, got:\n{processes.log('submit')}")
 
 
 def _told(folder: Path) -> int:

@@ -1,5 +1,6 @@
 """Processes that end with whoever started them."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -82,10 +83,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _signal(group: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it is gone
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass  # it is gone
 
 
 def _alive(group: int) -> bool:
@@ -106,3 +105,12 @@ def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -63,7 +63,7 @@ def _pack_message(prefix: str, message: Message, packet: Packet) -> dict[str, An
 
 
 def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], list[Message | None]]:
-    """The values and the messages of a packet that came from outside: at most `number`, each of at most `most` bytes."""
+    """The values and the messages of a packet from outside: at most `number` of them, each of at most `most` bytes."""
     text = packet.get(_HEADER)
     if not isinstance(text, str) or len(text) > most:
         raise WireError(
