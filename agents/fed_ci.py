@@ -26,6 +26,7 @@ class FedCI(Policy):
     kappa: float = 3.0
     mixture: bool = True
     cost: float = 1.0
+    cap: float = 0.0
 
     def first(self, constants: Constants) -> int:
         """Steps before the first round: enough that each arm is seen about 3 d times by all agents together."""
@@ -123,7 +124,10 @@ class FedCIAgents(AgentSide):
         m, v, gain = belief.against(best)
         needed = np.maximum(1, self.noise() / np.maximum(v, 1e-300))
         worth = remaining * gain >= -m * self.policy.cost * needed
-        return Plan(counts * worth * (length // samples), best, length)
+        explore = counts * worth * (length // samples)
+        if self.policy.cap:
+            explore = np.minimum(explore, np.ceil(self.policy.cap * np.minimum(needed, 1e9)).astype(np.int64))
+        return Plan(explore, best, length)
 
     def report(self, feedback):
         pulls = feedback.pulls()

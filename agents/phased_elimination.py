@@ -218,7 +218,7 @@ class PhasedServer(ServerSide):
         if new.any():
             self.learn_directions(agents, new, up)
             self.designed = None
-        weights = np.where(present, self.pulls[agents], 0).astype(np.float64)
+        weights = np.where(present & self.known[agents], self.pulls[agents], 0).astype(np.float64)
         theta, V = self.aggregated(up["theta"], self.directions[agents], weights)
         heard = self.heard(weights)
         return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})

@@ -41,17 +41,22 @@ class EnhancedAgents(PhasedAgents):
         self.pairs_over_delta = constants.num_agents * constants.num_arms / policy.delta
         self.sums: FloatArray = np.zeros(self.active.shape)  # m
         self.squares: FloatArray = np.full(self.active.shape, 1 / self.agents_per_dimension)  # S, dK/M at the start
-        self.weight = 0.0  # N
+        self.weight: FloatArray = np.zeros(self.active.shape)  # N
 
     def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
         """Add this phase's predictions, then give the accumulated ones."""
         psi, budget = self.view.psi, self.policy.budget(self.phase)
-        self.sums = self.sums + budget * predictions(psi, down["theta"])
-        self.squares = self.squares + budget**2 * squared_widths(psi, down["V"]) / self.ell**2
-        self.weight += budget
+        squares = squared_widths(psi, down["V"])
+        # A phase that says nothing about an arm (the reports that would have were lost) leaves its sums as they are.
+        told = self._known(down) & np.isfinite(squares)
+        self.sums = self.sums + np.where(told, budget * predictions(psi, down["theta"]), 0)
+        self.squares = self.squares + np.where(told, budget**2 * squares / self.ell**2, 0)
+        self.weight = self.weight + np.where(told, budget, 0)
         logarithm = np.log(self.agents_per_dimension * self.squares * self.pairs_over_delta**2)
-        widths = self.policy.width * self.policy.sigma * np.sqrt(self.squares * logarithm) / self.weight
-        return self.sums / self.weight, widths
+        deviations = self.policy.width * self.policy.sigma * np.sqrt(self.squares * logarithm)
+        ever = self.weight > 0
+        widths = np.divide(deviations, self.weight, out=np.full(ever.shape, np.inf), where=ever)
+        return np.divide(self.sums, self.weight, out=np.zeros(ever.shape), where=ever), widths
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,15 @@ class CollaborativeAgents(EnhancedAgents):
 
 
 class CollaborativeServer(PhasedServer):
-    """Works on psi in place of directions: V_a = (sum f psi psi^T)^+, theta_a = V_a sum f ||psi||^2 theta_{a,i}."""
+    """Works on psi in place of directions: V_a = (sum f psi psi^T)^+, theta_a = V_a sum f ||psi||^2 theta_{a,i}.
+
+    Features are sent once: the estimates of an agent whose first report was lost can't be used.
+    """
 
     def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
         """psi itself."""
+        if "psi" not in up.arrays:
+            return
         rows, arms = np.nonzero(new)
         self.directions[agents[rows], arms] = up["psi"][rows, arms]
         self.known[agents[rows], arms] = True

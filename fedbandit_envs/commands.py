@@ -15,6 +15,7 @@ from fedbandit_envs.registration import (
     policy_parameters,
 )
 from fedbandit_envs.results import Columns, Result, table_text, write_table
+from fedbandit_envs.validation import one_of, whole_number
 
 _WORKED = (
     "policy",
@@ -119,7 +120,6 @@ def plot(options: argparse.Namespace) -> int:
     from fedbandit_envs import plotting
     from fedbandit_envs.folder import EXPERIMENT_FILE
     from fedbandit_envs.sweeps import load_sweep
-    from fedbandit_envs.validation import one_of
 
     formats = [f".{name}" for name in options.format.split(",")]
     for suffix in formats:
@@ -172,7 +172,7 @@ def audit(options: argparse.Namespace) -> int:
     from fedbandit_envs.rounds import play
 
     experiment = experiment_of(options)
-    seed, fine = experiment.trial_seed(options.trial), True
+    seed, fine = experiment.trial_seed(whole_number("trial", options.trial, at_least=0)), True
     for spec in experiment.policies:
         policy = spec.make()
         found = check(play(experiment.environment_for(policy), policy, seed=seed, record=True))

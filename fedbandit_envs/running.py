@@ -12,6 +12,7 @@ from fedbandit_envs.folder import EXPERIMENT_FILE, TrialFolder
 from fedbandit_envs.registration import policy_class, registered_policies
 from fedbandit_envs.results import Result
 from fedbandit_envs.trials import Record, play_trial
+from fedbandit_envs.validation import whole_number
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ def run_all(
     """Several experiments with the same workers, each in the subfolder of its name."""
     for experiment in experiments.values():
         experiment.check()
+    wanted = {
+        name: range(experiment.trials) if only is None else [whole_number("trial", trial, at_least=0) for trial in only]
+        for name, experiment in experiments.items()
+    }
     workers = make_executor(executor) if isinstance(executor, str) else executor
     if not isinstance(workers, Serial):
         _check_importable(experiments)
@@ -81,7 +86,7 @@ def run_all(
     tasks = [
         (name, experiment, trial)
         for name, experiment in experiments.items()
-        for trial in (range(experiment.trials) if only is None else only)
+        for trial in wanted[name]
         if trial not in kept[name]
     ]
     failures: dict[str, list[Failure]] = {}
@@ -89,11 +94,11 @@ def run_all(
         _compute(workers, tasks, folders, kept, failures)
     except KeyboardInterrupt:
         raise Interrupted(_how_to_go_on(experiments, kept, out)) from None
-    wanted = {name: set(range(e.trials) if only is None else only) for name, e in experiments.items()}
+    finished = {name: sorted(set(wanted[name]) & kept[name].keys()) for name in experiments}
     results = {
-        name: Result(experiment, [kept[name][trial] for trial in sorted(wanted[name] & kept[name].keys())])
+        name: Result(experiment, [kept[name][trial] for trial in finished[name]])
         for name, experiment in experiments.items()
-        if wanted[name] & kept[name].keys()
+        if finished[name]
     }
     if failures:
         raise FailedTrials(_report(failures, out), failures, results)

@@ -57,6 +57,17 @@ class FailsSometimes(OneArm):
         return super().agents(view)
 
 
+@dataclass(frozen=True)
+class Sleeps(OneArm):
+    """Takes its time."""
+
+    seconds: float = 0.5
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        time.sleep(self.seconds)
+        return super().agents(view)
+
+
 class TwoArgumentsError(Exception):
     """Breaks a process pool when it is pickled: it can't be made again from its one argument."""
 
@@ -65,7 +76,7 @@ class TwoArgumentsError(Exception):
 
 
 def register() -> None:
-    for name, policy in (("Test-One-Arm", OneArm), ("Test-Fails", FailsSometimes)):
+    for name, policy in (("Test-One-Arm", OneArm), ("Test-Fails", FailsSometimes), ("Test-Sleeps", Sleeps)):
         if name not in policy_names():
             register_policy(name, policy)
 

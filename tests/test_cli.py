@@ -155,6 +155,10 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
         (["run", *QUICK, "--policy", "Uniform", "--executor", "seral"], "did you mean 'serial'"),
         (["run", *QUICK, "--policy", "Uniform", "--workers", "0"], "expected a whole number of at least 1, got 0"),
         (["run", *QUICK, "--policy", "Uniform", "--workers", "2", "--executor", "serial"], "got both"),
+        (
+            ["run", *QUICK, "--policy", "Uniform", "--trial", "-1"],
+            "trial: expected a whole number of at least 0, got -1",
+        ),
         (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim"], "--over: expected NAME=V1,V2"),
         (["reproduce", "--trials", "0", "--out", "x"], "trials: expected a whole number of at least 1"),
     ],

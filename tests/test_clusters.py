@@ -39,7 +39,9 @@ def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def children() -> set[int]:
     """All processes below this one."""
     found, todo = set(), [os.getpid()]
-    table = [line.split() for line in subprocess.check_output(["ps", "-eo", "pid=,ppid=,stat="], text=True).splitlines()]
+    table = [
+        line.split() for line in subprocess.check_output(["ps", "-eo", "pid=,ppid=,stat="], text=True).splitlines()
+    ]
     while todo:
         parent = todo.pop()
         below = [int(pid) for pid, ppid, stat in table if int(ppid) == parent and not stat.startswith("Z")]

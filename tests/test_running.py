@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import os
 import signal
 import subprocess
@@ -168,6 +169,26 @@ def test_nothing_is_written_without_a_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     fb.run(small(), executor="serial")
     assert list(tmp_path.iterdir()) == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.45, True), (0.0, False)])
+def test_a_progress_bar_with_the_time_left_is_shown_when_a_run_takes_longer_than_a_second(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, shown: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    policies = [{"name": "Test-Sleeps", "parameters": {"seconds": seconds}}]
+    fb.run(small(trials=4, policies=policies), executor="serial")
+    assert ("3/4 [" in sys.stderr.getvalue()) == shown  # type: ignore[attr-defined]
+
+
+def test_no_progress_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    fb.run(small(trials=3, policies=["Test-Sleeps"]), executor="serial")
+    assert capsys.readouterr().err == ""
 
 
 # --- failures -----------------------------------------------------------------------------------------------------

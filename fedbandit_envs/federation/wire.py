@@ -65,9 +65,9 @@ def _pack_message(prefix: str, message: Message, packet: Packet) -> dict[str, An
 def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], list[Message | None]]:
     """The values and the messages of a packet from outside: at most `number` of them, each of at most `most` bytes."""
     text = packet.get(_HEADER)
-    if not isinstance(text, str) or len(text) > most:
+    if not isinstance(text, str) or len(text) > most * number:
         raise WireError(
-            f"packet: expected a header of at most {most} characters, got {_size(text)}; send less at a time"
+            f"packet: expected a header of at most {most * number} characters, got {_size(text)}; send less at once"
         )
     try:
         header = json.loads(text)

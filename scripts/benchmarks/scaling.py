@@ -1,0 +1,128 @@
+"""How time and memory grow with agents, horizon, dimension and arms, and how long importing takes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import Row, in_new_process
+
+# One setting in a process of its own: CPU seconds of a run (median), phases, and peak memory beyond the imports'.
+_RUN = """
+import json, resource, sys, time
+import numpy as np
+import fedbandit_envs as fb
+keywords, repeats = json.loads(sys.argv[1]), int(sys.argv[2])
+policy = fb.make_policy("Fed-PECD")
+fb.play(fb.make("fedbandit/Synthetic-v0", num_agents=10, max_cycles=4096), policy, seed=0)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+env = fb.make("fedbandit/Synthetic-v0", error="classical", **keywords)
+seconds = []
+for repeat in range(repeats):
+    start = time.process_time()
+    history = fb.play(env, policy, seed=repeat)
+    seconds.append(time.process_time() - start)
+peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+phases = (history.ledger.rounds + 1) // 2
+psi = 8 * history.constants.num_agents * history.constants.num_arms * history.constants.dim
+print(json.dumps({"seconds": float(np.median(seconds)), "phases": phases, "peak": peak, "psi": psi}))
+"""
+
+Measured = dict[str, Any]
+
+
+def measure(repeats: int, **keywords: int) -> Measured:
+    """One setting of Fed-PECD on Synthetic."""
+    return json.loads(in_new_process(_RUN, json.dumps(keywords), str(repeats)))
+
+
+def agents(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
+    """M = 10^2 to 10^5 at K = 10, d = 3, T = 2^17."""
+    sizes = (100, 1000, 10_000) if quick else (100, 1000, 10_000, 100_000)
+    points = {M: measure(9 if M <= 1000 else 1, num_agents=M, max_cycles=2**17) for M in sizes}
+    each = {M: point["seconds"] / M for M, point in points.items()}
+    growth = max(each[M] / each[100] for M in sizes)
+    largest = points[sizes[-1]]
+    memory = largest["peak"] / largest["psi"]
+    listed = ", ".join(f"{each[M] * 1e6:.0f}" for M in sizes)
+    return [
+        Row(f"CPU per agent at M = {', '.join(map(str, sizes))}", "", f"{listed} us", None),
+        Row("its growth over M = 100", "at most 1.5", f"{growth:.2f}", growth <= 1.5),
+        Row(f"peak memory at M = {sizes[-1]}, over the size of psi", "at most 25", f"{memory:.1f}", memory <= 25),
+    ], points
+
+
+def horizon(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
+    """T = 2^12 to 2^24 at M = 100."""
+    powers = (12, 18, 24) if quick else (12, 15, 18, 21, 24)
+    points = {2**power: measure(9 if quick else 31, num_agents=100, max_cycles=2**power) for power in powers}
+    each = [point["seconds"] / point["phases"] for point in points.values()]
+    growth = max(each) / each[0]
+    listed = ", ".join(f"{seconds * 1e3:.2f}" for seconds in each)
+    return [
+        Row(f"CPU per phase at T = {', '.join(f'2^{power}' for power in powers)}", "", f"{listed} ms", None),
+        Row("its growth over T = 2^12", "at most 1.2", f"{growth:.2f}", growth <= 1.2),
+    ], points
+
+
+def sizes(quick: bool) -> list[Row]:
+    """D = 3 to 30 and K = 10 to 300, with the measured exponents."""
+    rows = []
+    largest = (("dim", (3, 10, 30)), ("num_arms", (10, 100, 300)))
+    for name, values in (("dim", (3, 10)), ("num_arms", (10, 30))) if quick else largest:
+        seconds = [measure(1, num_agents=100, max_cycles=2**13, **{name: value})["seconds"] for value in values]
+        slope = float(np.polyfit(np.log(values), np.log(seconds), 1)[0])
+        listed = ", ".join(f"{second:.2g}" for second in seconds)
+        rows.append(Row(f"CPU of a run to 2^13 at {name} = {', '.join(map(str, values))}", "", f"{listed} s", None))
+        rows.append(Row(f"its exponent in {name}", "reported", f"{slope:.2f}", None))
+    return rows
+
+
+def imports(quick: bool) -> list[Row]:
+    """`import fedbandit_envs` and `fedbandit --help` beside the imports they can't do without."""
+    clock = "import time; start = time.process_time(); {}; print(time.process_time() - start)"
+    programs = {
+        "base": clock.format("import numpy, gymnasium, pettingzoo"),
+        "ours": clock.format("import fedbandit_envs"),
+        "help": clock.format(
+            "import contextlib, io\nwith contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+            "    from fedbandit_envs.cli import main; main(['--help'])\n"
+        )
+        .replace("; import contextlib", "\nimport contextlib")
+        .replace("\n; print", "\nprint"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(5 if quick else 15):
+        for name, program in programs.items():
+            seconds[name].append(float(in_new_process(program)))
+    base, ours, shown = (float(np.median(seconds[name])) for name in programs)
+    return [
+        Row(
+            "import fedbandit_envs over numpy, gymnasium and pettingzoo",
+            "at most 1.3",
+            f"{ours / base:.2f}",
+            ours / base <= 1.3,
+        ),
+        Row("fedbandit --help over the same", "about 1.3", f"{shown / base:.2f}", shown / base <= 1.5),
+    ]
+
+
+def picture(by_agents: dict[int, Measured], by_horizon: dict[int, Measured], path: Path) -> None:
+    """Time and memory against M and T."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    time_m, memory_m, time_t = figure.subplots(1, 3)
+    M, T = np.array(list(by_agents)), np.array(list(by_horizon))
+    time_m.loglog(M, [point["seconds"] for point in by_agents.values()], "o-")
+    time_m.set(title="Time of a run, T = 2^17", xlabel="agents M", ylabel="CPU seconds")
+    memory_m.loglog(M, [point["peak"] / 2**20 for point in by_agents.values()], "o-", label="peak of a run")
+    memory_m.loglog(M, [25 * point["psi"] / 2**20 for point in by_agents.values()], "--", label="25 times psi")
+    memory_m.set(title="Memory", xlabel="agents M", ylabel="MiB")
+    memory_m.legend()
+    time_t.semilogx(T, [1e3 * point["seconds"] / point["phases"] for point in by_horizon.values()], "o-", base=2)
+    time_t.set(title="Time of a phase, M = 100", xlabel="horizon T", ylabel="CPU milliseconds")
+    time_t.set_ylim(bottom=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,118 @@
+"""Stepping through PettingZoo, and step-by-step policies."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedbandit_envs as fb
+from benchmarks.measure import Row, interleaved
+from fedbandit_envs.env import HiddenContextBandit
+from fedbandit_envs.views import AgentsVectorEnv
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+import reference
+
+
+class NullEnvironment:
+    """Reads the actions into an array and returns fresh copies of the same dicts: what PettingZoo's form costs."""
+
+    def __init__(self, env: HiddenContextBandit, actions: Mapping[str, int]):
+        self.agents = list(env.possible_agents)
+        observations, *self.rest = env.step(actions)
+        self.names = list(observations[self.agents[0]])
+        self.batches = [np.stack([shown[name] for shown in observations.values()]) for name in self.names]
+
+    def step(self, actions: Mapping[str, int]) -> tuple[Any, ...]:
+        """One copy of each batch, sliced: the cheapest way to fresh arrays."""
+        self.read = np.array([actions[agent] for agent in self.agents])
+        first, second = self.names
+        copies = [batch.copy() for batch in self.batches]
+        observations = {
+            agent: {first: one, second: other} for agent, one, other in zip(self.agents, *copies, strict=True)
+        }
+        rewards, terminations, truncations, infos = self.rest
+        return (
+            observations,
+            rewards.copy(),
+            terminations.copy(),
+            truncations.copy(),
+            {agent: info.copy() for agent, info in infos.items()},
+        )
+
+
+def step(quick: bool) -> list[Row]:
+    """Steps per second through PettingZoo's dicts, beside a null environment and the native vector environment."""
+    agents, horizon = 100, 10**9
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=agents, max_cycles=horizon)
+    vector = AgentsVectorEnv("Synthetic", num_envs=agents, max_cycles=horizon)
+    env.reset(seed=0)
+    vector.reset(seed=0)
+    arms = np.random.default_rng(0).integers(env.num_arms, size=(64, agents))
+    actions = [dict(zip(env.agents, row, strict=True)) for row in arms.tolist()]
+    null = NullEnvironment(env, actions[0])
+    seconds = interleaved(
+        {
+            "dicts": lambda call: env.step(actions[call % 64]),
+            "null": lambda call: null.step(actions[call % 64]),
+            "vector": lambda call: vector.step(arms[call % 64]),
+        },
+        calls=100,
+        repeats=41 if quick else 301,
+    )
+    dicts, empty, rows = (np.array(seconds[name]) for name in ("dicts", "null", "vector"))
+    over_null, faster = float(np.median(dicts / empty)), float(np.median(dicts / rows))
+    return [
+        Row(f"PettingZoo, M = {agents}", "", f"{1 / np.median(dicts):,.0f} steps/s", None),
+        Row("null environment", "", f"{1 / np.median(empty):,.0f} steps/s", None),
+        Row("native VectorEnv", "", f"{1 / np.median(rows):,.0f} steps/s", None),
+        Row("PettingZoo over null, time", "at most 1.5", f"{over_null:.2f}", over_null <= 1.5),
+        Row("PettingZoo over VectorEnv, time", "at least 5", f"{faster:.2f}", faster >= 5),
+    ]
+
+
+def policies(quick: bool) -> list[Row]:
+    """Step-by-step policies beside the same update agent by agent, and beside a loop over agents and arms.
+
+    The first is the same code in blocks of one agent, the second the slow oracle of the tests.
+    """
+    agents, horizon = 100, 64 if quick else 256
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=agents, max_cycles=horizon)
+    env.reset(seed=0)
+    psi = env.view().psi
+    noise = np.random.default_rng(0).standard_normal((agents, horizon + 1)).tolist()
+    means = env.instance.means.tolist()
+
+    def reward(agent: int, arm: int, step: int) -> float:
+        return means[agent][arm] + noise[agent][step]
+
+    loops = {
+        "Local-UCB": lambda _: reference.local_ucb(agents, env.num_arms, horizon, reward),
+        "KK-UCB": lambda _: reference.kk_ucb(psi, horizon, reward),
+        "DisLinUCB": lambda _: reference.dis_lin_ucb(psi, horizon, reward),
+    }
+    alone = [[agent] for agent in range(agents)]
+    rows = []
+    for name, loop in loops.items():
+        policy = fb.make_policy(name)
+        tasks = {
+            "together": lambda call, policy=policy: fb.play(env, policy, seed=call),
+            "alone": lambda call, policy=policy: fb.play(env, policy, seed=call, blocks=alone),
+            "loop": loop,
+        }
+        seconds = interleaved(tasks, calls=1, repeats=1 if quick else 3)
+        together, one, slow = (float(np.median(seconds[task])) for task in tasks)
+        each = together / agents / horizon
+        rows += [
+            Row(f"{name}, M = {agents}, per agent-step", "", f"{each * 1e6:.2f} us", None),
+            Row(f"{name}, agent by agent over it", "at least 8", f"{one / together:.1f}", one / together >= 8),
+            Row(
+                f"{name}, loop over agents and arms over it",
+                "at least 30",
+                f"{slow / together:.1f}",
+                slow / together >= 30,
+            ),
+        ]
+    return rows
