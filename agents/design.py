@@ -49,6 +49,7 @@ _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more o
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
+_CLEARLY_REGULAR = 1e-9  # ratio of eigenvalues from which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
 
@@ -209,16 +210,18 @@ def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatAr
     return pulls
 
 
-def inverse_on_span(directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(sum_i weights_{a,i} e e^T)^+ and the projector on its range, both (K, d, d), from (M, K, d) and (M, K).
+def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
+    """V_a = (sum_i weights_{a,i} e e^T)^+ (K, d, d), from (M, K, d) and (M, K).
 
     The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
     """
+    arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
+    values, axes = np.linalg.eigh((arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1))
+    unheard = values[:, -1:] == 0
+    if ((values[:, :1] > _CLEARLY_REGULAR * values[:, -1:]) | unheard).all():
+        return np.asarray((axes / np.where(unheard, np.inf, values)[:, None, :]) @ axes.transpose(0, 2, 1))
     problem, _, basis = whiten(directions, weights > 0)
-    inverse = basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
-    lengths = np.sqrt((basis**2).sum(1, keepdims=True))
-    unit = basis / (lengths + (lengths == 0))
-    return inverse, unit @ unit.transpose(0, 2, 1)
+    return basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
 
 
 def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None) -> None:

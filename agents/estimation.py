@@ -59,7 +59,7 @@ def unit_vectors(vectors: FloatArray) -> FloatArray:
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a = V_a sum_i w theta_{a,i} (K, d), with V_a = (sum_i w e e^T)^+ (K, d, d), from (n, K, d) and (n, K)."""
-    V, _ = inverse_on_span(directions, weights)
+    V = inverse_on_span(directions, weights)
     total = np.einsum("na,nad->ad", weights, theta)
     return (V @ total[..., None])[..., 0], V
 

@@ -121,9 +121,9 @@ class PhasedAgents(AgentSide):
         best = np.where(candidates, r, -np.inf).argmax(axis=1)
         # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
         self.best = np.where(candidates.any(axis=1), best, self.best)
-        chosen = self.best[:, None]
-        threshold = np.take_along_axis(r, chosen, 1) - np.take_along_axis(u, chosen, 1)
-        self.active = self.active & (~candidates | (r + u >= threshold))
+        rows = np.arange(len(r))
+        threshold = r[rows, self.best] - u[rows, self.best]
+        self.active = self.active & (~candidates | (r + u >= threshold[:, None]))
 
     def _known(self, down: Message) -> BoolArray:
         """(K,) arms that the server's estimates speak of."""

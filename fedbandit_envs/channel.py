@@ -151,14 +151,16 @@ class Channel:
         """The message with its rows in the order of the agents, each of whom may have one."""
         if message.agents is None:
             return message
-        order = np.argsort(message.agents, kind="stable")
-        agents = message.agents[order]
-        if len(agents) and ((np.diff(agents) <= 0).any() or agents[0] < 0 or agents[-1] >= self.num_agents):
+        agents, order = message.agents, None
+        if not (agents[1:] > agents[:-1]).all():
+            order = np.argsort(agents, kind="stable")
+            agents = agents[order]
+        if len(agents) and ((agents[1:] <= agents[:-1]).any() or agents[0] < 0 or agents[-1] >= self.num_agents):
             raise ProtocolError(
                 f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
                 f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"
             )
-        return message.rows(order) if (np.diff(order) != 1).any() else message
+        return message if order is None else message.rows(order)
 
 
 def _check_type(message: object, verb: str) -> None:

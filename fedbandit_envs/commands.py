@@ -183,7 +183,7 @@ def audit(options: argparse.Namespace) -> int:
 
 def reproduce(options: argparse.Namespace) -> int:
     """The paper's panels."""
-    from fedbandit_envs.grid import grid
+    from fedbandit_envs.grid import NOTE, grid
     from fedbandit_envs.reproduce import reproduce as run_panels
     from fedbandit_envs.reproduce import verdict_table
 
@@ -198,6 +198,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if options.grid:
         print()
         _show(grid(options.out, executor=executor_of(options), **keywords), every=True)
+        print(f"\n{NOTE}", end="")
     print(f"\nwritten to {options.out}: report.md, figure.pdf, numbers.csv, verdicts.csv{', grid.csv' * options.grid}")
     return 0 if found.ok else 1
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import gymnasium
@@ -92,6 +91,8 @@ _registered: dict[str, str | type[Policy]] = {}
 
 @cache
 def _installed_policies() -> dict[str, str]:
+    from importlib.metadata import entry_points  # slow to import, and not every user asks for policies
+
     return {point.name: point.value for point in entry_points(group="fedbandit.policies")}
 
 

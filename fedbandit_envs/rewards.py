@@ -44,7 +44,7 @@ class GaussianRewards:
     def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
         noise = np.sqrt(counts) * draws.normals(arms.shape[1])
-        return counts * np.take_along_axis(self.means, arms, 1) + np.take_along_axis(self.stds, arms, 1) * noise
+        return counts * _of_arms(self.means, arms) + _of_arms(self.stds, arms) * noise
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
@@ -61,7 +61,7 @@ class BernoulliRewards:
 
     def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """Binomial, by inversion of one uniform each."""
-        return _binomial(draws.uniforms(arms.shape[1]), counts, np.take_along_axis(self.means, arms, 1))
+        return _binomial(draws.uniforms(arms.shape[1]), counts, _of_arms(self.means, arms))
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One trial."""
@@ -91,7 +91,7 @@ class MixtureRewards:
             last = point == points - 1
             share = np.broadcast_to(shares[:, point, None], left.shape)
             here = left if last else _binomial(uniforms[:, point], left, share)
-            total = total + here * np.take_along_axis(self.means[:, point], arms, 1)
+            total = total + here * _of_arms(self.means[:, point], arms)
             left = left - here
         return total
 
@@ -135,6 +135,11 @@ class SampledRewards:
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One context and one noise."""
         return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
+
+
+def _of_arms(table: FloatArray, arms: IntArray) -> FloatArray:
+    """(n, k) entries of a table (n, K)."""
+    return table[np.arange(len(arms))[:, None], arms]
 
 
 def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:

@@ -28,6 +28,8 @@ from fedbandit_envs.validation import FloatArray, IntArray, one_of, whole_number
 _NOISE = 0.5  # standard deviation of a scripted reward
 _EVERY_TURN, _THEN_EVERY = 20, 8  # when a run is stopped and resumed
 
+_HORIZON, _LONG_HORIZON, _FEW_TURNS = 120, 2**14, 40
+
 Blocks = Sequence[Sequence[int]]
 
 
@@ -43,7 +45,7 @@ def check_policy(
     policy: Policy,
     *,
     problems: Mapping[str, InstanceGenerator] | None = None,
-    horizon: int = 120,
+    horizon: int | None = None,
     seed: int = 0,
 ) -> str:
     """Play a policy on small problems, or on those given by name; raise the first PolicyFault, or return a summary.
@@ -51,14 +53,15 @@ def check_policy(
     Checked: every plan and message; that nothing received or sent is changed; that a run repeats, also beside another
     one; that it is the same, bit for bit, however the agents are split; that it can be stopped after any round and
     resumed; and, unless the policy observes the "truth", that another truth behind the same view and rewards changes
-    no decision.
+    no decision. Without a `horizon`, policies whose plans are long get a long one.
     """
     if not isinstance(policy, Policy):
         raise ValueError(
             f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name), or an instance of yours"
         )
     one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
-    whole_number("horizon", horizon, at_least=1)
+    if horizon is not None:
+        whole_number("horizon", horizon, at_least=1)
     chosen = _default_problems(policy.observes) if problems is None else problems
     for number, (name, problem) in enumerate(chosen.items()):
         _Check(policy, problem, horizon, seed, name).all(thorough=number == 0)
@@ -304,9 +307,10 @@ class _WatchedRounds(CommunicationRounds):
 class _Check:
     """All checks of a policy on one problem."""
 
-    def __init__(self, policy: Policy, problem: InstanceGenerator, horizon: int, seed: int, name: str):
+    def __init__(self, policy: Policy, problem: InstanceGenerator, horizon: int | None, seed: int, name: str):
         self.policy = copy.deepcopy(policy)  # as it was before any run
-        self.problem, self.horizon, self.seed = problem, horizon, seed
+        self.problem, self.horizon, self.seed = problem, horizon or _HORIZON, seed
+        self.may_grow = horizon is None
         self.observe = "context" if policy.observes == "context" else "distribution"
         self.shape = draw_instance(problem, seed).means.shape
         self.place = f"{name}: M = {self.shape[0]}, K = {self.shape[1]}"
@@ -315,6 +319,9 @@ class _Check:
     def all(self, thorough: bool) -> None:
         """The order matters: a fault of one kind can look like one of a later kind."""
         run = self._run()
+        if self.may_grow and len(run) < _FEW_TURNS:  # too few to see much: arms are eliminated late, for example
+            self.horizon = _LONG_HORIZON
+            run = self._run()
         if thorough:
             self._check_repeats(run)
         self._check_splits(run, _splits(self.shape[0])[: None if thorough else 1])
