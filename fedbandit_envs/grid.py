@@ -19,10 +19,10 @@ STDS = (0.03, 0.05, 0.1)
 WIDTHS = (1.0, math.sqrt(10))  # of the paper's algorithm and of its lemmas
 ERRORS = ("classical", "berkson")
 TRIALS = 10
-NOTE = """Regret per agent at the end, and whether exact is below hidden at M = 100 and regret falls from M = 50 to 100 and
-from 100 to 150. "classical": the agents' features are noisy observations of true ones that lie in the paper's ranges.
-"berkson": they are the expectations of the true ones, which noise then spreads beyond these ranges; smaller norms and
-gaps make the exact problem itself harder, so there "exact below hidden" can reverse. The paper does not claim that case.
+NOTE = """Regret per agent at the end; whether exact is below hidden at M = 100; whether regret falls from M = 50 to 100
+and from 100 to 150. "classical": the agents' features are noisy observations of true ones, which lie in the paper's
+ranges. "berkson": they are the expectations of the true ones, which noise then spreads beyond these ranges; smaller norms and
+gaps make the exact problem itself harder, so there "exact below hidden" can reverse. The paper makes no such claim.
 """
 
 

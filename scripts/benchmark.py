@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how fast things are beside what they are measured against (for maintainers).
 
-Every figure is a ratio taken in one run, in CPU time of one thread unless it says otherwise, because machines are noisy.
+Every figure is a ratio taken in one run, in CPU time of one thread unless it says otherwise: machines are noisy.
 Prints goal, measured and a mark for each row, writes them as JSON, and exits with 1 when a goal is missed.
 
     scripts/benchmark.py                 # everything, some minutes
@@ -30,9 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"among {', '.join(SUBJECTS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/benchmark"), help="folder of the JSON and the picture"
-    )
+    parser.add_argument("--out", type=Path, default=Path("results/benchmark"), help="folder for JSON and picture")
     options = parser.parse_args(arguments)
     unknown = set(options.subjects) - set(SUBJECTS)
     if unknown:

@@ -188,9 +188,11 @@ def test_the_script_says_which_python_it_found_and_what_to_install(tmp_path: Pat
     old = tmp_path / "python-old"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.1" && exit 0\nexit 1\n')
     old.chmod(0o755)
-    ran = subprocess.run(
-        ["bash", copied(tmp_path)], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", "PYTHON": str(old)}
-    )
+    shim = tmp_path / "python-shim"  # as pyenv leaves them for versions that are not there
+    shim.write_text("#!/bin/sh\necho command not found >&2\nexit 127\n")
+    shim.chmod(0o755)
+    environment = {"PATH": "/usr/bin:/bin", "PYTHON": f"nowhere {shim} {old}"}
+    ran = subprocess.run(["bash", copied(tmp_path)], capture_output=True, text=True, env=environment)
     assert ran.returncode == 1
     assert f"expected Python 3.11 or newer, found: Python 3.8.1 ({old})" in ran.stderr
     assert "install one" in ran.stderr

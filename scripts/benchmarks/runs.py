@@ -53,13 +53,16 @@ def _naive(env: fb.HiddenContextBandit, short: int) -> float:
     whole = time.process_time() - start
     rng = np.random.default_rng(0)
     table = means.tolist()
-    regret = 0.0
+
+    def pull(agent: int, arm: int, *_: int) -> float:
+        return table[agent][arm] + rng.standard_normal()
+
+    def evenly(phase: int, active: np.ndarray) -> np.ndarray:
+        return reference.allocate(active / active.sum(axis=1, keepdims=True), active, 2**phase)
+
     start = time.process_time()
-    pulls = 200_000
-    for count in range(pulls):
-        regret += table[count % 100][3]
-        _ = table[count % 100][3] + 1.0 * rng.standard_normal()
-    each = (time.process_time() - start) / pulls
+    reference.fed_pecd(psi, 2**10, reward=pull, exploit=pull, allocation=evenly, ell=0.5)
+    each = (time.process_time() - start) / (len(psi) * 2**10)
     return whole + each * len(psi) * (HORIZON - short)
 
 
@@ -91,17 +94,11 @@ def design(quick: bool) -> list[Row]:
     for active in sample:
         warm = g_optimal(e, active, gap=0.1, start=warm).pi
     ours = time.process_time() - start if quick else coarse
+    times = naive / ours
     which = f"{len(sample)} of {len(different)}" if quick else f"all {len(different)}"
     return [
-        Row(
-            f"{len(different)} designs of a MovieLens run, M = 150, K = 30, gap 0.1", "", f"{coarse * 1e3:.1f} ms", None
-        ),
-        Row(
-            f"naive block solver over ours ({which} designs)",
-            "at least 200",
-            f"{naive / ours:,.0f}",
-            naive / ours >= 200,
-        ),
+        Row(f"{len(different)} designs of a MovieLens run, M = 150, gap 0.1", "", f"{coarse * 1e3:.1f} ms", None),
+        Row(f"naive block solver over ours ({which} designs)", "at least 200", f"{times:,.0f}", times >= 200),
         Row("gap 1e-3 over gap 0.1", "at most 10", f"{fine / coarse:.1f}", fine / coarse <= 10),
     ]
 

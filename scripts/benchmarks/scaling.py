@@ -29,6 +29,16 @@ psi = 8 * history.constants.num_agents * history.constants.num_arms * history.co
 print(json.dumps({"seconds": float(np.median(seconds)), "phases": phases, "peak": peak, "psi": psi}))
 """
 
+_HELP = """
+import time
+start = time.process_time()
+import contextlib, io
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    from fedbandit_envs.cli import main
+    main(["--help"])
+print(time.process_time() - start)
+"""
+
 Measured = dict[str, Any]
 
 
@@ -85,26 +95,17 @@ def imports(quick: bool) -> list[Row]:
     programs = {
         "base": clock.format("import numpy, gymnasium, pettingzoo"),
         "ours": clock.format("import fedbandit_envs"),
-        "help": clock.format(
-            "import contextlib, io\nwith contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-            "    from fedbandit_envs.cli import main; main(['--help'])\n"
-        )
-        .replace("; import contextlib", "\nimport contextlib")
-        .replace("\n; print", "\nprint"),
+        "help": _HELP,
     }
     seconds: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(5 if quick else 15):
         for name, program in programs.items():
             seconds[name].append(float(in_new_process(program)))
     base, ours, shown = (float(np.median(seconds[name])) for name in programs)
+    share = ours / base
     return [
-        Row(
-            "import fedbandit_envs over numpy, gymnasium and pettingzoo",
-            "at most 1.3",
-            f"{ours / base:.2f}",
-            ours / base <= 1.3,
-        ),
-        Row("fedbandit --help over the same", "about 1.3", f"{shown / base:.2f}", shown / base <= 1.5),
+        Row("import fedbandit_envs over numpy, gymnasium and pettingzoo", "at most 1.3", f"{share:.2f}", share <= 1.3),
+        Row("fedbandit --help over the same", "about 1.3", f"{shown / base:.2f}", shown / base <= 1.4),
     ]
 
 
