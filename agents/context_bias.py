@@ -17,69 +17,62 @@ from fedbandit_envs.validation import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class OthersEstimate:
-    """theta_a ~ N(theta, V) without the agent's own share, for each of n agents; see `without_own_share`."""
+    """theta_a ~ N(theta - shift V psi, V + gain V psi psi^T V): what the others know, for each of n agents."""
 
-    theta: FloatArray  # (K, d) with it
-    V: FloatArray  # (K, d, d) with it
+    theta: FloatArray  # (K, d) of all agents
+    V: FloatArray  # (K, d, d) of all agents
     Vpsi: FloatArray  # (n, K, d)
-    gain: FloatArray  # (n, K): V of the others is V + gain Vpsi Vpsi^T
-    shift: FloatArray  # (n, K): theta of the others is theta - shift Vpsi
+    gain: FloatArray  # (n, K)
+    shift: FloatArray  # (n, K)
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (n, S, K) of <theta_a, features> for features (n, S, K, d)."""
         along = np.einsum("nsad,nad->nsa", features, self.Vpsi)
         mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[:, None]
-        variance = np.einsum("nsad,ade,nsae->nsa", features, self.V, features)
+        variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
         return mean, variance + along**2 * self.gain[:, None]
 
 
 def without_own_share(
     theta: FloatArray, V: FloatArray, psi: FloatArray, reported: FloatArray, precision: FloatArray
 ) -> OthersEstimate:
-    """The estimate without a report <theta_a, psi_a> = `reported` of this `precision`, each (n, K); 0: no report.
+    """The estimate without a report <theta_a, psi_a> = `reported` of that `precision`, each (n, K); 0: no report.
 
-    With h = precision psi^T V psi the prediction at psi has mean (psi^T theta - h reported) / (1 - h) and variance
+    With h = precision psi^T V psi the prediction at psi then has mean (psi^T theta - h reported) / (1 - h) and variance
     psi^T V psi / (1 - h).
     """
     Vpsi = np.einsum("ade,nae->nad", V, psi)
     h = precision * np.einsum("nad,nad->na", psi, Vpsi)
-    arrived = h < 1  # always so if the server has the report, because theta has a proper prior there
+    arrived = h < 1  # so it is if the server has the report, because its prior of theta is proper
     gain = np.where(arrived, precision, 0) / np.where(arrived, 1 - h, 1)
     return OthersEstimate(theta, V, Vpsi, gain, gain * (reported - np.einsum("nad,ad->na", psi, theta)))
 
 
 def prior_belief(view: View, others: OthersEstimate) -> Belief:
-    """What an agent believes of its mean rewards in its one hidden context, before its own rewards."""
+    """What agents believe of the mean rewards in their one hidden context, before any reward of their own."""
     distribution, feature_map = view.distribution, view.feature_map
-    if isinstance(distribution, Discrete):  # exact: given who is behind the screen, only theta is uncertain
+    if isinstance(distribution, Discrete):  # exact: given who is behind the screen only theta is uncertain
         mean, variance = others.predict(feature_map(distribution.support))
         with np.errstate(divide="ignore"):
             return Belief(np.log(distribution.weights), mean, variance, np.zeros((*mean.shape, 0)))
-    belief = average_belief(view, others)
+    average = average_belief(view, others)
     factors, own = bias_factors(distribution, feature_map, others.theta)
-    # theta is uncertain too: E[<theta_a, phi - psi>^2] has a second part, here without the own share or a bit above it.
-    second = root_variances(distribution, feature_map, others.V) * (1 + others.gain * _along(view.psi, others.Vpsi))
-    return Belief(belief.log_weights, belief.mean, belief.variance + (own + second)[:, None], factors[:, None])
+    # E <theta_a, phi - psi>^2 has a part from V. Without the own share V grows by no more than the factor 1 / (1 - h).
+    growth = 1 + others.gain * np.einsum("nad,nad->na", view.psi, others.Vpsi)
+    own = own + growth * _variances_of_spread(distribution, feature_map, others.V)
+    return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
 
 
 def average_belief(view: View, others: OthersEstimate) -> Belief:
-    """The belief about the mean rewards under mu_i, <theta_a, psi_a>: all there is when no context lasts."""
+    """What agents believe of <theta_a, psi_a>: all that matters when contexts are known, or drawn anew each time."""
     mean, variance = others.predict(view.psi[:, None])
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
 
 
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
-    """tau^2 (n, K): E[<theta_a, phi - psi>^2] over c ~ mu_i and theta_a ~ N(theta, V)."""
-    return _variances(view.distribution, view.feature_map, theta) + root_variances(
-        view.distribution, view.feature_map, V
-    )
-
-
-def root_variances(distribution: ContextDistribution, feature_map: FeatureMap, V: FloatArray) -> FloatArray:
-    """trace(V_a Cov_{c ~ mu_i}(phi(a, c))), (n, K): the variances at the columns of a root of V, summed."""
-    values, vectors = np.linalg.eigh(V)
-    root = vectors * np.sqrt(values.clip(min=0))[:, None]
-    return sum(_variances(distribution, feature_map, root[..., j]) for j in range(V.shape[-1]))
+    """tau^2 (n, K): the mean of <theta_a, phi - psi>^2 over c ~ mu_i and theta_a ~ N(theta, V)."""
+    distribution, feature_map = view.distribution, view.feature_map
+    return _variances(distribution, feature_map, theta) + _variances_of_spread(distribution, feature_map, V)
 
 
 def bias_factors(
@@ -87,27 +80,37 @@ def bias_factors(
 ) -> tuple[FloatArray, FloatArray]:
     """F (n, K, q) and D (n, K) with Cov_{c ~ mu_i}(<theta_a, phi(a, c)>, <theta_b, phi(b, c)>) = F F^T + diag(D)."""
     n, num_arms = distribution.num_agents, len(theta)
-    nothing = np.zeros((n, num_arms))
+    none = np.zeros((n, num_arms))
     if isinstance(distribution, PointMass):
-        return np.zeros((n, num_arms, 0)), nothing
+        return np.zeros((n, num_arms, 0)), none
     if isinstance(distribution, Gaussian) and distribution.std is not None:
         std = np.broadcast_to(distribution.std, (n, distribution.dim))
         if isinstance(feature_map, Identity):
-            return theta * std[:, None], nothing
-        if isinstance(feature_map, Table):
-            own = theta * std.reshape(n, *theta.shape)
-            return np.zeros((n, num_arms, 0)), np.einsum("nad,nad->na", own, own)
+            return theta * std[:, None], none
+        if isinstance(feature_map, Table):  # the rows of the table are independent
+            scaled = theta * std.reshape(n, *theta.shape)
+            return np.zeros((n, num_arms, 0)), np.einsum("nad,nad->na", scaled, scaled)
     values, vectors = np.linalg.eigh(distribution.reward_covariance(feature_map, theta))
-    return vectors * np.sqrt(values.clip(min=0))[:, None], nothing
+    return vectors * np.sqrt(values.clip(min=0))[:, None], none
 
 
 def _variances(distribution: ContextDistribution, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
     """Var_{c ~ mu_i}(<theta_a, phi(a, c)>), (n, K)."""
-    if isinstance(distribution, Gaussian) and distribution.std is not None or isinstance(distribution, PointMass):
+    if isinstance(distribution, Discrete):
+        rewards = np.einsum("nsad,ad->nsa", feature_map(distribution.support), theta)
+        deviation = rewards - np.einsum("ns,nsa->na", distribution.weights, rewards)[:, None]
+        return np.einsum("ns,nsa,nsa->na", distribution.weights, deviation, deviation)
+    if isinstance(distribution, PointMass) or (isinstance(distribution, Gaussian) and distribution.std is not None):
         factors, own = bias_factors(distribution, feature_map, theta)
         return np.einsum("naq,naq->na", factors, factors) + own
     return np.einsum("naa->na", distribution.reward_covariance(feature_map, theta))
 
 
-def _along(psi: FloatArray, Vpsi: FloatArray) -> FloatArray:
-    return np.einsum("nad,nad->na", psi, Vpsi)
+def _variances_of_spread(distribution: ContextDistribution, feature_map: FeatureMap, V: FloatArray) -> FloatArray:
+    """trace(V_a Cov_{c ~ mu_i}(phi(a, c))), (n, K): the variances at the columns of a root of V_a, summed."""
+    values, vectors = np.linalg.eigh(V)
+    root = vectors * np.sqrt(values.clip(min=0))[:, None]
+    total = np.zeros((distribution.num_agents, len(V)))
+    for column in range(V.shape[2]):
+        total += _variances(distribution, feature_map, root[..., column])
+    return total

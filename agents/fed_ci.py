@@ -1,5 +1,11 @@
-"""Fed-CI: federated context inference (ALGORITHMS.md section 9). Agents infer the bias that a hidden context causes."""
+"""Fed-CI, federated context inference: agents infer the bias that a hidden context causes, with the server's help.
 
+When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
+knows its law (mu_i), and its rewards carry it. No guarantee is proved: it is Bayesian, as good as mu_i and the noise's
+scale are right, for Gaussian rewards.
+"""
+
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,186 +15,237 @@ from fedbandit_agents.posterior import Belief
 
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ServerSide
-from fedbandit_envs.validation import FloatArray, IntArray, real_number, whole_number
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, real_number, whole_number
 
-_LEAST_NOISE = 1e-6  # standard deviation, in units of theta_std: rewards without noise would divide by 0
-_DOF0 = 1.0  # observations that the assumed noise scale is worth when it is estimated
+_SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
+_NEWS = 0.1  # relative change of a report's precision that makes it worth sending
+_WORTH_OF_SIGMA = 5.0  # residuals that the assumed noise scale counts for, beside those that are seen
+_LEAST_SIGMA = 1e-6  # in units of theta_std: noise of scale 0 would divide by 0
 
 
 @dataclass(frozen=True)
 class FedCI(Policy):
-    sigma: float | str | None = None  # noise scale; None: the problem's public constant; "estimated": from residuals
-    theta_std: float = 1.0  # prior scale of each coordinate of theta_a
-    growth: int = 2  # of the time between rounds
-    batches: int = 4  # plans between two rounds
-    samples: int = 64  # of the posterior, for each plan
-    news: float = 0.1  # share by which the weight of a report must have changed to be sent again
-    kappa: float = 3.0
-    mixture: bool = True
-    cost: float = 1.0
-    cap: float = 0.0
+    """Thompson sampling on a posterior of the agent's own mean rewards, hidden context included.
 
-    def first(self, constants: Constants) -> int:
-        """Steps before the first round: enough that each arm is seen about 3 d times by all agents together."""
-        if self.kappa == 0: return constants.num_arms
-        pulls = self.kappa * constants.dim * constants.num_arms / constants.num_agents
-        return int(min(constants.num_arms, np.ceil(pulls)))
+    Rounds are `growth` times further apart each time; in between, agents play `batches` plans and learn on their own.
+    The noise scale is estimated by default: it costs nothing when `sigma` is right, and a wrong one costs much.
+    """
+
+    sigma: float | None = None  # assumed noise scale; None: the problem's public constant
+    estimate_sigma: bool = True  # whether residuals correct it
+    theta_std: float = 1.0  # prior standard deviation of each coordinate of theta_a
+    growth: int = 4
+    batches: int = 8
+    samples: int = 64  # of the posterior for each plan
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None:
+            real_number("sigma", self.sigma, above=0)
+        real_number("theta_std", self.theta_std, above=0)
+        whole_number("growth", self.growth, at_least=2)
+        whole_number("batches", self.batches, at_least=1)
+        whole_number("samples", self.samples, at_least=1)
+
+    def first_plan(self, constants: Constants) -> int:
+        """Steps before the first round: each arm is seen often enough by all agents together, at most once by each."""
+        wanted = _SEEN_PER_COEFFICIENT * constants.dim * constants.num_arms / constants.num_agents
+        return min(constants.num_arms, math.ceil(wanted))
+
+    def assumed_sigma(self, constants: Constants) -> float:
+        """The noise scale before any residual is seen."""
+        return max(constants.noise_std if self.sigma is None else self.sigma, self.least_sigma)
+
+    @property
+    def least_sigma(self) -> float:
+        """No noise scale is taken to be below this."""
+        return _LEAST_SIGMA * self.theta_std
 
     def agents(self, view: View) -> "FedCIAgents":
+        """Infer, play, report."""
         return FedCIAgents(self, view)
 
     def server(self, constants: Constants) -> "FedCIServer":
+        """Weighted least squares."""
         return FedCIServer(self, constants)
-
-    def noise_std(self, constants: Constants) -> float:
-        sigma = constants.noise_std if self.sigma is None or isinstance(self.sigma, str) else self.sigma
-        return max(sigma, _LEAST_NOISE * self.theta_std)
 
 
 class FedCIAgents(AgentSide):
+    """The agents of Fed-CI."""
+
     def __init__(self, policy: FedCI, view: View):
         self.policy, self.view = policy, view
         n, num_arms, d = view.psi.shape
-        self.sigma = policy.noise_std(view.constants)
-        self.theta: FloatArray = np.zeros((num_arms, d))
-        self.V: FloatArray = np.broadcast_to(policy.theta_std**2 * np.eye(d), (num_arms, d, d)).copy()
-        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # N
-        self.sums: FloatArray = np.zeros((n, num_arms))  # Y
-        self.reported: FloatArray = np.zeros((n, num_arms))  # the mean rewards of the last reports
-        self.precision: FloatArray = np.zeros((n, num_arms))  # and what they were worth
-        self.squares = np.zeros((n, num_arms))
-        self.groups = np.zeros((n, num_arms), dtype=np.int64)
-        self.elapsed = 0
-        self.phase_start = 0
-        self.next_round = policy.first(view.constants)
-        self.plans = 0
-        self._refresh()
+        self.theta: FloatArray = np.zeros((num_arms, d))  # the server's last word, at first the prior
+        self.V: FloatArray = np.tile(policy.theta_std**2 * np.eye(d), (num_arms, 1, 1))
+        self.sigma = policy.assumed_sigma(view.constants)
+        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # N, and sums Y of all rewards so far
+        self.sums: FloatArray = np.zeros((n, num_arms))
+        self.squares: FloatArray = np.zeros((n, num_arms))  # sum over plans of (sum of rewards)^2 / pulls
+        self.parts: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # how many such terms
+        self.reported: FloatArray = np.zeros((n, num_arms))  # mean rewards in the last reports, and their precision
+        self.precision: FloatArray = np.zeros((n, num_arms))
+        self.number = 0  # of the plan
+        self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0  # in steps
 
-    def _refresh(self):
-        self.tau2 = bias_variances(self.view, self.theta, self.V)
+    @property
+    def resampled(self) -> bool:
+        """Whether contexts are drawn anew at each pull, so that there is no bias but more noise."""
+        return self.view.constants.context == "resampled"
 
-    def noise(self):
-        if self.view.constants.context == "resampled":
-            return self.sigma**2 + self.tau2
-        return np.full(self.tau2.shape, self.sigma**2)
+    def bias_variances(self) -> FloatArray:
+        """tau^2 (n, K) by what is known of theta now."""
+        return bias_variances(self.view, self.theta, self.V)
 
-    def prior(self):
+    def noise(self) -> FloatArray:
+        """(n, K) variance of one reward about its mean."""
+        tau2 = self.bias_variances() if self.resampled else np.zeros(self.pulls.shape)
+        return self.sigma**2 + tau2
+
+    def prior(self) -> Belief:
+        """The belief before own rewards."""
         others = without_own_share(self.theta, self.V, self.view.psi, self.reported, self.precision)
-        if self.view.constants.context == "resampled":
-            return average_belief(self.view, others)
-        if not self.policy.mixture and not self.view.exact:
-            from fedbandit_agents.context_bias import bias_factors, root_variances, _along
-            b = average_belief(self.view, others)
-            f, own = bias_factors(self.view.distribution, self.view.feature_map, self.theta)
-            second = root_variances(self.view.distribution, self.view.feature_map, self.V) * (1 + others.gain * _along(self.view.psi, others.Vpsi))
-            return Belief(b.log_weights, b.mean, b.variance + (own + second)[:, None], f[:, None])
-        return prior_belief(self.view, others)
+        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
 
-    def belief(self):
+    def posterior(self) -> Belief:
+        """The belief given all rewards so far."""
         return self.prior().given(self.pulls, self.sums, self.noise())
 
-    def plan(self, down, remaining):
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """Play each arm as often as it is best in samples of the posterior, where that is worth it, else the best."""
         if down is not None:
-            known = down.present["theta"]
-            self.theta = np.where(known[:, None], down["theta"], self.theta)
-            d = self.theta.shape[1]
-            i, j = np.triu_indices(d)
-            full = np.zeros(self.V.shape)
-            full[:, i, j] = down["V"]
-            full[:, j, i] = down["V"]
-            self.V = np.where(known[:, None, None], full, self.V)
-            if "sigma" in down.arrays:
-                self.sigma = float(down["sigma"][0])
-            self._refresh()
-        n, num_arms = self.pulls.shape
-        self.elapsed = self.view.constants.horizon - remaining
-        if self.elapsed == 0:
-            first = self.next_round
-            start = self.view.agents * first
-            arms = (start[:, None] + np.arange(first)) % num_arms
-            explore = np.zeros((n, num_arms), dtype=np.int64)
-            np.put_along_axis(explore, arms, 1, axis=1)
-            self.length = first
-            return Plan(explore, arms[:, 0], first)
-        while self.elapsed >= self.next_round:
-            self.phase_start = self.next_round
-            self.next_round *= self.policy.growth
-        length = -(-(self.next_round - self.phase_start) // self.policy.batches)
-        length = min(length, self.next_round - self.elapsed)
-        belief = self.belief()
-        samples = min(self.policy.samples, length)
-        self.plans += 1
-        counts = belief.sampled_best(samples, self.view.randomness.draws(self.plans), self.view.constants.num_agents)
-        self.length = length
+            self._learn(down)
+        elapsed = self.view.constants.horizon - remaining
+        if elapsed == 0:
+            self.plan_end = self.phase_end
+            return self._first_plan()
+        while elapsed >= self.phase_end:
+            self.phase_start, self.phase_end = self.phase_end, self.phase_end * self.policy.growth
+        self.plan_end = self._next_end(elapsed)
+        self.number += 1
+        return self.chosen(self.posterior(), self.plan_end - elapsed, remaining)
+
+    def _learn(self, down: Message) -> None:
+        """Take over theta and V of the arms that the server speaks of."""
+        heard = down.present["theta"]
+        rows, columns = np.triu_indices(self.theta.shape[1])
+        V = np.empty(self.V.shape)
+        V[:, rows, columns] = V[:, columns, rows] = down["V"]
+        self.theta = np.where(heard[:, None], down["theta"], self.theta)
+        self.V = np.where(heard[:, None, None], V, self.V)
+        if "sigma" in down.arrays:
+            self.sigma = float(down["sigma"][0])
+
+    def _first_plan(self) -> Plan:
+        """Some arms once each, dealt out by the agents' numbers, so that all arms are seen equally often."""
+        (n, num_arms), length = self.pulls.shape, self.plan_end
+        arms = (length * self.view.agents[:, None] + np.arange(length)) % num_arms
+        explore = np.zeros((n, num_arms), dtype=np.int64)
+        np.put_along_axis(explore, arms, 1, axis=1)
+        return Plan(explore, arms[:, 0], length)
+
+    def _next_end(self, elapsed: int) -> int:
+        """The plans of a phase grow geometrically, as the phases do."""
+        for batch in range(1, self.policy.batches):
+            end = math.ceil(self.phase_start * self.policy.growth ** (batch / self.policy.batches))
+            if end > elapsed:
+                return min(end, self.phase_end)
+        return self.phase_end
+
+    def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
+        """Thompson sampling for `length` steps at once, of the arms that are worth exploring."""
         best = belief.expected_rewards().argmax(axis=1)
-        m, v, gain = belief.against(best)
-        needed = np.maximum(1, self.noise() / np.maximum(v, 1e-300))
-        worth = remaining * gain >= -m * self.policy.cost * needed
-        explore = counts * worth * (length // samples)
-        if self.policy.cap:
-            explore = np.minimum(explore, np.ceil(self.policy.cap * np.minimum(needed, 1e9)).astype(np.int64))
+        number = min(self.policy.samples, length)
+        worth = self._worth_exploring(belief, best, remaining)
+        explore = np.zeros(worth.shape, dtype=np.int64)
+        if worth.any():
+            draws = self.view.randomness.draws(self.number)
+            counts = belief.best_in_samples(number, draws, self.view.constants.num_agents)
+            explore = np.where(worth, counts * (length // number), 0)
         return Plan(explore, best, length)
 
-    def report(self, feedback):
-        pulls = feedback.pulls()
+    def _worth_exploring(self, belief: Belief, best: IntArray, remaining: int) -> BoolArray:
+        """(n, K) arms for which E[(r_a - r_best)^+] over all steps that remain is at least the price of finding out.
+
+        The price is that of as many pulls as halve the variance of r_a - r_best, at what each is expected to lose.
+        """
+        mean, variance, hope = belief.against(best)
+        price = -mean * np.maximum(variance, self.noise())  # times the variance, which may be 0
+        worth: BoolArray = remaining * hope * variance >= price
+        worth[np.arange(len(best)), best] = False
+        return worth
+
+    def report(self, feedback: Feedback) -> Message | None:
+        """At the end of a phase the estimates that have changed; in between nothing."""
+        self._count(feedback.explored, feedback.explored_sums)
+        self._count(feedback.pulls() - feedback.explored, feedback.sums() - feedback.explored_sums)
+        return self.news() if self.plan_end == self.phase_end else None
+
+    def _count(self, pulls: IntArray, sums: FloatArray) -> None:
         self.pulls = self.pulls + pulls
-        self.sums = self.sums + feedback.sums()
-        for n, y in ((feedback.explored, feedback.explored_sums), (pulls - feedback.explored, feedback.sums() - feedback.explored_sums)):
-            self.squares = self.squares + y**2 / n.clip(min=1)
-            self.groups = self.groups + (n > 0)
-        if self.elapsed + self.length < self.next_round:
-            return None
-        if self.view.constants.context == "resampled":
-            variance = (self.sigma**2 + self.tau2) / self.pulls.clip(min=1)
-        else:
-            variance = self.sigma**2 / self.pulls.clip(min=1) + self.tau2
+        self.sums = self.sums + sums
+        self.squares = self.squares + sums**2 / pulls.clip(min=1)
+        self.parts = self.parts + (pulls > 0)
+
+    def news(self) -> Message | None:
+        """theta_{a,i} and weights ||psi||^2 / variance of the arms whose estimates have become better or worse."""
+        tau2, pulls = self.bias_variances(), self.pulls.clip(min=1)
+        variance = (self.sigma**2 + tau2) / pulls if self.resampled else self.sigma**2 / pulls + tau2
         precision = np.where(self.pulls > 0, 1 / variance, 0)
-        news = np.abs(precision - self.precision) > self.policy.news * self.precision
-        means = self.sums / self.pulls.clip(min=1)
-        self.reported = np.where(news, means, self.reported)
-        self.precision = np.where(news, precision, self.precision)
-        spoken = np.flatnonzero(news.any(axis=1))
+        changed = np.abs(precision - self.precision) > _NEWS * self.precision
+        self.reported = np.where(changed, self.sums / pulls, self.reported)
+        self.precision = np.where(changed, precision, self.precision)
+        spoken = np.flatnonzero(changed.any(axis=1))
         if not len(spoken):
             return None
-        norms = np.einsum("nad,nad->na", self.view.psi, self.view.psi)
-        arrays = {"theta": local_estimate(means, self.view.psi), "weight": precision * norms}
-        present = {"theta": news, "weight": news}
-        if self.policy.sigma == "estimated":
-            ss = self.squares - self.sums**2 / self.pulls.clip(min=1)
-            dof = (self.groups - 1).clip(min=0)
-            if self.view.constants.context == "resampled":
-                ss = ss - dof * self.tau2
-            arrays["residuals"] = np.stack([ss.sum(axis=1), dof.sum(axis=1)], axis=1)
-        m = Message("estimates", arrays, self.view.agents, present)
-        return m if len(spoken) == len(news) else m.rows(spoken)
+        psi = self.view.psi
+        arrays = {
+            "theta": local_estimate(self.reported, psi),
+            "weight": self.precision * np.einsum("nad,nad->na", psi, psi),
+        }
+        if self.policy.estimate_sigma:
+            arrays["residuals"] = self._residuals(tau2)
+        message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
+        return message if len(spoken) == len(changed) else message.rows(spoken)
+
+    def _residuals(self, tau2: FloatArray) -> FloatArray:
+        """(n, 2) squares of what plans' mean rewards differ by, in units of one pull's noise, and degrees of freedom."""
+        squares = self.squares - self.sums**2 / self.pulls.clip(min=1)
+        freedom = (self.parts - 1).clip(min=0)
+        if self.resampled:
+            squares = squares - freedom * tau2
+        return np.stack([squares.sum(axis=1), freedom.sum(axis=1)], axis=1)
 
 
 class FedCIServer(ServerSide):
-    def __init__(self, policy, constants):
+    """Weighted least squares arm by arm, on the last report of each agent; correlation across arms is ignored."""
+
+    def __init__(self, policy: FedCI, constants: Constants):
         self.policy, self.constants = policy, constants
         shape = (constants.num_agents, constants.num_arms)
-        self.estimates = np.zeros((*shape, constants.dim))
-        self.weights = np.zeros(shape)
-        self.residuals = np.zeros((constants.num_agents, 2))
+        self.estimates: FloatArray = np.zeros((*shape, constants.dim))
+        self.weights: FloatArray = np.zeros(shape)
+        self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
 
-    def answer(self, up):
+    def answer(self, up: Message) -> Message | None:
+        """theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1, of the arms with news."""
+        assert up.agents is not None
         new = up.present["theta"]
         rows, arms = np.nonzero(new)
-        agents = up.agents[rows]
-        self.estimates[agents, arms] = up["theta"][rows, arms]
-        self.weights[agents, arms] = up["weight"][rows, arms]
-        heard = new.any(axis=0)
-        e = unit_vectors(self.estimates)
-        d = e.shape[2]
-        precision = np.einsum("na,nad,nae->ade", self.weights, e, e) + np.eye(d) / self.policy.theta_std**2
-        V = np.linalg.inv(precision)
+        self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
+        self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
+        e, d = unit_vectors(self.estimates), self.constants.dim
+        information = np.einsum("na,nad,nae->ade", self.weights, e, e) + np.eye(d) / self.policy.theta_std**2
+        V = np.linalg.inv(information)
         theta = np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", self.weights, self.estimates))
-        i, j = np.triu_indices(d)
-        arrays = {"theta": theta, "V": V[:, i, j]}
-        present = {"theta": heard, "V": heard}
-        if self.policy.sigma == "estimated":
+        upper, heard = np.triu_indices(d), new.any(axis=0)
+        arrays = {"theta": theta, "V": V[:, *upper]}
+        if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]
-            ss, dof = self.residuals.sum(axis=0)
-            s0 = self.policy.noise_std(self.constants)
-            arrays["sigma"] = np.array([np.sqrt(max((ss + _DOF0*s0**2)/(dof+_DOF0), (_LEAST_NOISE*self.policy.theta_std)**2))])
-        return Message("estimates", arrays, None, present)
+            arrays["sigma"] = np.array([self._sigma()])
+        return Message("estimates", arrays, None, {"theta": heard, "V": heard})
+
+    def _sigma(self) -> float:
+        squares, freedom = self.residuals.sum(axis=0)
+        assumed = self.policy.assumed_sigma(self.constants) ** 2
+        variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
+        return math.sqrt(max(variance, self.policy.least_sigma**2))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.env import HiddenContextBandit
+from fedbandit_envs.faults import Faults
 from fedbandit_envs.protocol import Policy
 from fedbandit_envs.registration import PROBLEMS, environment_ids, make, make_policy, policy_parameters
 from fedbandit_envs.seeding import derived_seed
@@ -72,6 +73,7 @@ class Experiment:
     trials: int = 10
     seed: int = 0
     audited: int = 0  # of so many trials the runs are also checked against theory, which takes longer
+    dropout: float = 0.0  # probability that an agent's report to the server is lost, in each round
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, (str, Mapping)) or not self.policies:
@@ -88,6 +90,7 @@ class Experiment:
         whole_number("trials", self.trials, at_least=1)
         whole_number("seed", self.seed, at_least=0)
         whole_number("audited", self.audited, at_least=0)
+        object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
@@ -130,8 +133,14 @@ class Experiment:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
-        """The experiment with another value of one argument of the environment."""
+        """The experiment with another value of one argument of the environment, or another "dropout"."""
+        if name == "dropout":
+            return replace(self, dropout=value)
         return replace(self, arguments={**self.arguments, name: value})
+
+    def argument(self, name: str) -> Any:
+        """The value that `with_argument` sets."""
+        return self.dropout if name == "dropout" else self.arguments[name]
 
     def table(self) -> dict[str, Any]:
         """The experiment as plain data."""
@@ -141,6 +150,7 @@ class Experiment:
             "trials": self.trials,
             "seed": self.seed,
             "audited": self.audited,
+            "dropout": self.dropout,
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -148,7 +158,7 @@ class Experiment:
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: str = "experiment") -> "Experiment":
         """The experiment of plain data; `source` names it in errors."""
-        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed", "audited"))
+        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout"))
         for name in ("environment", "policies"):
             if name not in table:
                 raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")

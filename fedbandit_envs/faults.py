@@ -43,7 +43,8 @@ class Faults:
 
     def __post_init__(self) -> None:
         for name in ("dropout", "quorum"):
-            if real_number(name, getattr(self, name), at_least=0) > 1:
+            object.__setattr__(self, name, real_number(name, getattr(self, name), at_least=0))
+            if getattr(self, name) > 1:
                 raise ValueError(f"{name}: expected a share from 0 to 1, got {getattr(self, name)!r}; 0.1 is 10 %")
         schedule = {
             whole_number("schedule, agent", agent, at_least=0): frozenset(

@@ -49,7 +49,7 @@ def load_sweep(folder: str | Path) -> tuple[str, dict[Value, Result]]:
     results = {}
     for path in folders:
         result = Result.load(path)
-        results[result.experiment.arguments[parameter]] = result
+        results[result.experiment.argument(parameter)] = result
     numeric = all(isinstance(value, (int, float)) for value in results)
     return parameter, dict(sorted(results.items()) if numeric else results.items())
 

@@ -135,7 +135,7 @@ def error(packet: Packet) -> str:
     ("tamper", "reason"),
     [
         (nonsense, "unreadable"),
-        (other_shape, "unreadable"),
+        (other_shape, "form of the message"),
         (more_arms, "form of the message"),
         (not_a_number, "sent NaN or infinity in theta"),
         (unknown_agent, "spoke for an unknown agent, 17"),
@@ -169,7 +169,8 @@ def test_a_client_that_dies_and_comes_back_plays_as_the_fault_model_says(name: s
     assert_same(loop, coordinator, history)
     lost_reports = {(fault.agent, fault.round) for fault in coordinator.faults}
     assert lost_reports == {(fault.agent, fault.round) for fault in history.faults}
-    assert "no answer within" in coordinator.faults[0].reason or lost[0] == 0
+    reasons = {fault.reason for fault in coordinator.faults}
+    assert reasons <= {"no answer within 120 s", "its client is unknown"}
 
 
 def test_an_answer_that_came_too_late_is_a_lost_report_and_nothing_more() -> None:
@@ -189,8 +190,8 @@ def test_a_client_that_has_lost_its_state_plays_its_turns_again() -> None:
     del loop.states[2]  # its SuperNode was started again
     while not coordinator.done:
         coordinator.advance()
-    assert [(f.agent, f.round, f.reason) for f in coordinator.faults] == [(3, 3, "had lost its state")]
-    assert_same(loop, coordinator, in_process(of, Faults(schedule={3: [3]})))
+    assert coordinator.faults == []
+    assert_same(loop, coordinator, in_process(of))
 
 
 class Moving(Loop):
@@ -209,9 +210,9 @@ def test_a_client_may_come_back_under_another_number() -> None:
     loop = Moving(of, SEVERAL)
     coordinator = federated(loop)
     reasons = [(fault.agent, fault.round, fault.reason) for fault in coordinator.faults]
-    assert reasons == [(3, 3, "not connected"), (3, 4, "not connected"), (3, 5, "joined again")]
+    assert reasons == [(3, 3, "not connected"), (3, 4, "not connected")]
     loop.turn = 0  # for its nodes to be the first ones again
-    assert_same(loop, coordinator, in_process(of, Faults(schedule={3: [3, 4, 5]})))
+    assert_same(loop, coordinator, in_process(of, Faults(schedule={3: [3, 4]})))
 
 
 def test_below_the_quorum_the_run_stops_and_goes_on_from_its_saved_state_as_if_nothing_had_been() -> None:
@@ -254,8 +255,7 @@ def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyP
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)
     coordinator = Coordinator(of.make_policy(), of.constants, loop)
-    monkeypatch.setattr(coordinator._server, "answer", lambda up: 1 / 0)
-    monkeypatch.setattr(coordinator, "_accepts", lambda message: False)
+    monkeypatch.setattr(type(coordinator._server), "answer", lambda self, up: 1 / 0)
     with pytest.raises(ProtocolError, match="expected to answer the messages of turn 0, got ZeroDivisionError"):
         coordinator.advance()
 

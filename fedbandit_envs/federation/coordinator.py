@@ -1,5 +1,6 @@
 """The server's loop over clients that may fail: ask, check, aggregate, remember."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -99,10 +100,11 @@ class Coordinator:
         Raises:
             QuorumLost: when too few were heard; nothing is aggregated then, and the turn can be asked for again.
         """
-        if self.turn > 0 and not self._nodes:  # a run that is resumed
-            self._greet()
         nodes = self._transport.nodes()
         answers = self._transport.exchange({node: self._request(node) for node in nodes}, self._timeout)
+        again = self._introduced(nodes, answers)
+        if again:
+            answers |= self._transport.exchange({node: self._request(node) for node in again}, self._timeout)
         replies, failed = self._read(nodes, answers)
         agreed(replies, failed, "form of the message", _form, self._accepts)
         number = self.ledger.rounds
@@ -116,10 +118,19 @@ class Coordinator:
         self._downs.append(down)
         return Progress(self.turn - 1, self.step, self.ledger.rounds, self._constants.num_agents - len(faults), faults)
 
-    def _greet(self) -> None:
-        nodes = self._transport.nodes()
-        answers = self._transport.exchange({node: pack({"verb": HELLO}, []) for node in nodes}, self._timeout)
-        self._read(nodes, answers)
+    def _introduced(self, nodes: list[int], answers: Mapping[int, Packet | str]) -> list[int]:
+        """The nodes that have not played but said who they are and how far they have come: they are asked again."""
+        found = []
+        for node in nodes:
+            answer = answers.get(node)
+            with contextlib.suppress(ReplyError):  # `_read` says what is wrong
+                if answer is not None and not isinstance(answer, str):
+                    reply = read_reply(answer, self._constants)
+                    if reply.verb != PLAY:
+                        self._claim(node, reply.agents, nodes)
+                        self._nodes[node].acknowledged = reply.turn - 1
+                        found.append(node)
+        return found
 
     def _request(self, node: int) -> Packet:
         """The turns that the node has not acknowledged; a node that nobody knows is asked who it is."""
@@ -144,8 +155,7 @@ class Coordinator:
                 reply = read_reply(answer, self._constants)
                 self._claim(node, reply.agents, nodes)
                 if reply.verb != PLAY:
-                    self._nodes[node].acknowledged = reply.turn - 1
-                    raise ReplyError("joined again" if reply.verb == HELLO else "had lost its state")
+                    raise ReplyError("did not play")
                 if reply.turn != self.turn:
                     raise ReplyError(f"answered turn {reply.turn} in turn {self.turn}")
                 replies[node] = reply
@@ -227,7 +237,7 @@ class Coordinator:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot`; the clients are asked who they are before the next turn."""
+        """Go on from a `snapshot`; the clients are asked who they are in the next turn."""
         self.step = state["step"]
         downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]
