@@ -16,7 +16,9 @@ EXAMPLES = """examples:
   fedbandit plot results/mine
   fedbandit sweep experiment.toml --over num_agents=50,100,150 --out results/agents
   fedbandit audit --env Synthetic --policy Fed-PE
+  fedbandit sweep --env Synthetic --policy Fed-PECD --over dropout=0,0.1,0.3 --out results/dropout
   fedbandit reproduce --out results/reproduce
+  fedbandit federate --policy Fed-PECD --agents 8 --clients 4 --set max_cycles=30
 
 exit codes: 0 done; 1 something failed (a trial, a claim, a file); 2 wrong usage or settings; 130 interrupted
 """
@@ -112,6 +114,13 @@ def parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--grid", action="store_true", help="also the verdicts over what the paper leaves open")
     _running(reproduce, out="results/reproduce")
 
+    federate = add(
+        "federate",
+        "Run agents in processes of their own, over Flower, on this machine; needs the extra `flower`.",
+        "fedbandit federate --policy Fed-PECD --agents 8 --clients 4 --set max_cycles=30",
+    )
+    _federation(federate)
+
     data = add(
         "data", "Check the MovieLens factors that ship with the package, or fetch the ratings.", "fedbandit data check"
     )
@@ -149,10 +158,22 @@ def _experiment(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an argument of the environment; can be repeated",
+        help="an argument of the environment, or dropout (the probability that a report is lost); can be repeated",
     )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
+
+
+def _federation(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--policy", required=True, metavar="'NAME KEY=VALUE ...'", help="with its parameters")
+    command.add_argument("--env", default="Synthetic", metavar="ID", help="the environment (default: %(default)s)")
+    command.add_argument("--agents", type=int, metavar="M", help="default: the environment's")
+    command.add_argument("--clients", type=int, metavar="N", help="default: one for each agent")
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an environment's argument")
+    command.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
+    command.add_argument("--quorum", type=float, default=0.5, metavar="SHARE", help="of agents (default: %(default)s)")
+    command.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="a turn (default: %(default)s)")
+    command.add_argument("--out", metavar="FOLDER", help="states and logs; a run that stopped goes on from there")
 
 
 def _running(command: argparse.ArgumentParser, out: str | None = None) -> None:
@@ -160,7 +181,9 @@ def _running(command: argparse.ArgumentParser, out: str | None = None) -> None:
     default = f"default: {out}" if out else "default: keep nothing"
     group.add_argument("--out", metavar="FOLDER", default=out, help=f"the results; trials there are kept ({default})")
     group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each processor)")
-    group.add_argument("--executor", metavar="NAME", help="serial, processes or processes:N (default: processes)")
+    group.add_argument(
+        "--executor", metavar="NAME", help="serial, processes[:N], ray[:ADDRESS] or dask[:ADDRESS] (default: processes)"
+    )
     group.add_argument(
         "--force", action="store_true", help="remove torn or foreign files in the folder, not refuse them"
     )

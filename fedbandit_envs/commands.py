@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from fedbandit_envs.experiment import ExperimentError
+from fedbandit_envs.ids import environment_ids
 from fedbandit_envs.options import executor_of, experiment_of, step_of, value_of
 from fedbandit_envs.registration import (
     PROBLEMS,
-    environment_ids,
     policy_class,
     policy_names,
     policy_parameters,
@@ -168,7 +168,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def audit(options: argparse.Namespace) -> int:
     """Play one trial with its messages recorded, and audit it."""
-    from fedbandit_envs.audit import audit as check
+    from fedbandit_envs.auditing import audit as check
     from fedbandit_envs.rounds import play
 
     experiment = experiment_of(options)
@@ -201,6 +201,13 @@ def reproduce(options: argparse.Namespace) -> int:
         print(f"\n{NOTE}", end="")
     print(f"\nwritten to {options.out}: report.md, figure.pdf, numbers.csv, verdicts.csv{', grid.csv' * options.grid}")
     return 0 if found.ok else 1
+
+
+def federate(options: argparse.Namespace) -> int:
+    """A federation of real processes on this machine."""
+    from fedbandit_envs.federation.command import federate as run_federation
+
+    return run_federation(options)
 
 
 def data(options: argparse.Namespace) -> int:
@@ -243,5 +250,6 @@ COMMANDS = {
     "compare": compare,
     "audit": audit,
     "reproduce": reproduce,
+    "federate": federate,
     "data": data,
 }

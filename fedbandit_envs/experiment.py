@@ -13,8 +13,9 @@ import numpy as np
 
 from fedbandit_envs.env import HiddenContextBandit
 from fedbandit_envs.faults import Faults
+from fedbandit_envs.ids import environment_ids
 from fedbandit_envs.protocol import Policy
-from fedbandit_envs.registration import PROBLEMS, environment_ids, make, make_policy, policy_parameters
+from fedbandit_envs.registration import PROBLEMS, make, make_policy, policy_parameters
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.validation import nearest, one_of, whole_number
 

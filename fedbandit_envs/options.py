@@ -13,18 +13,19 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
     """The experiment that file and options describe together."""
     if options.file is None and (options.env is None or not options.policy):
         raise ExperimentError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
-    policies = [_policy_of(text) for text in options.policy or ()]
+    policies = [policy_of(text) for text in options.policy or ()]
     if options.file is None:
-        experiment = Experiment(_id_of(options.env), policies)
+        experiment = Experiment(id_of(options.env), policies)
     else:
         experiment = Experiment.read(options.file)
         if options.env is not None:
-            experiment = replace(experiment, environment=_id_of(options.env))
+            experiment = replace(experiment, environment=id_of(options.env))
         if policies:
             experiment = replace(experiment, policies=policies)
     given = {name: getattr(options, name) for name in ("trials", "seed") if getattr(options, name) is not None}
-    arguments = {**experiment.arguments, **dict(_pair(text) for text in options.set)}
-    experiment = replace(experiment, arguments=arguments, **given)
+    for text in options.set:
+        experiment = experiment.with_argument(*pair_of(text))
+    experiment = replace(experiment, **given)
     experiment.check()
     return experiment
 
@@ -38,17 +39,20 @@ def executor_of(options: argparse.Namespace) -> str:
     return options.executor or "processes"
 
 
-def _id_of(name: str) -> str:
+def id_of(name: str) -> str:
+    """The id of an environment, of which the name is enough."""
     return name if "/" in name else f"fedbandit/{name}-v0"
 
 
-def _policy_of(text: str) -> PolicySpec:
+def policy_of(text: str) -> PolicySpec:
+    """A policy with its parameters, as `NAME KEY=VALUE ...`."""
     name, *rest = shlex.split(text) or [""]
-    parameters = dict(_pair(part) for part in rest)
+    parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def pair_of(text: str) -> tuple[str, Any]:
+    """A setting, as `KEY=VALUE`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ExperimentError(f"expected KEY=VALUE, got {text!r}")

@@ -117,6 +117,7 @@ PARAMETER_NAMES = {
     "context_std": "standard deviation of the context error",
     "noise_std": "standard deviation of the noise",
     "max_cycles": "horizon $T$",
+    "dropout": "probability that a report is lost",
 }
 
 

@@ -1,4 +1,4 @@
-"""Names: environments in the registries of PettingZoo and Gymnasium, policies in ours."""
+"""Making environments and policies by their names."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -7,28 +7,18 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-import gymnasium
 import pettingzoo
 from pettingzoo.utils.conversions import parallel_to_aec
 
+from fedbandit_envs import generators
 from fedbandit_envs.env import HiddenContextBandit
-from fedbandit_envs.generators import Household, InstanceGenerator, Linear, MovieLens, Synthetic
+from fedbandit_envs.generators import InstanceGenerator
+from fedbandit_envs.ids import PROBLEM_NAMES, environment_ids
 from fedbandit_envs.protocol import Policy
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
-NAMESPACE = "fedbandit"
-PROBLEMS: dict[str, Callable[..., InstanceGenerator]] = {
-    "Synthetic": Synthetic,
-    "MovieLens": MovieLens,
-    "Household": Household,
-    "Linear": Linear,
-}
+PROBLEMS: dict[str, Callable[..., InstanceGenerator]] = {name: getattr(generators, name) for name in PROBLEM_NAMES}
 _ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
-
-
-def environment_ids() -> list[str]:
-    """The ids of all environments."""
-    return [f"{NAMESPACE}/{name}-v0" for name in PROBLEMS]
 
 
 def split_keywords(
@@ -68,22 +58,6 @@ def make(id: str, **keywords: Any) -> HiddenContextBandit:
     if keywords.get("max_cycles") is not None:
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default
     return pettingzoo.make("parallel", id, **keywords)
-
-
-def register_environments() -> None:
-    """Make the ids known to PettingZoo and to Gymnasium."""
-    for name in PROBLEMS:
-        # functools.partial would do, but a string keeps the specs printable and copyable.
-        module = f"fedbandit_envs.{name.lower()}_v0"
-        pettingzoo.register("parallel", f"{NAMESPACE}/{name}-v0", f"{module}:parallel_env")
-        pettingzoo.register("aec", f"{NAMESPACE}/{name}-v0", f"{module}:env")
-        gymnasium.register(f"{NAMESPACE}/{name}-v0", "fedbandit_envs.views:JointView", kwargs={"problem": name})
-        gymnasium.register(
-            f"{NAMESPACE}/{name}-Agent-v0",
-            "fedbandit_envs.views:OneAgentView",
-            vector_entry_point="fedbandit_envs.views:AgentsVectorEnv",
-            kwargs={"problem": name},
-        )
 
 
 _registered: dict[str, str | type[Policy]] = {}

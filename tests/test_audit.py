@@ -8,7 +8,7 @@ import pytest
 from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
 
 import fedbandit_envs as fb
-from fedbandit_envs.audit import audit
+from fedbandit_envs.auditing import audit
 
 ERROR = "largest error of an estimate, in widths"
 LOST = "agents that eliminated their best arm"

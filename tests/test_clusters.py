@@ -1,8 +1,6 @@
 """Ray and Dask behind the seam: the same results as in one process, also when workers are killed."""
 
-import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +13,7 @@ import experiment_policies
 import pytest
 from cluster_tasks import DiesOnce
 from experiment_policies import die, double, threads_of_linear_algebra
+from proc import children_of, listening
 
 from fedbandit_envs import Experiment, PolicySpec, policy_names, register_policy, run
 from fedbandit_envs.executors import make_executor, outcomes
@@ -37,17 +36,7 @@ def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def children() -> set[int]:
-    """All processes below this one."""
-    found, todo = set(), [os.getpid()]
-    table = [
-        line.split() for line in subprocess.check_output(["ps", "-eo", "pid=,ppid=,stat="], text=True).splitlines()
-    ]
-    while todo:
-        parent = todo.pop()
-        below = [int(pid) for pid, ppid, stat in table if int(ppid) == parent and not stat.startswith("Z")]
-        found.update(below)
-        todo += below
-    return found
+    return children_of(os.getpid())
 
 
 def gone_within(seconds: float, before: set[int]) -> None:
@@ -63,13 +52,13 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     # Python's own helper for shared memory lives as long as the process that first needed it.
-    return bool(command) and b"resource_tracker" not in command and not command.startswith(b"ps\0")
+    return bool(command) and b"resource_tracker" not in command
 
 
 def test_tasks_come_back_and_a_dead_worker_is_replaced(cluster: str, tmp_path: Path) -> None:
     tasks: list[tuple[Any, ...]] = [(n, 1 if n == 2 else 0, str(tmp_path)) for n in range(6)]
     with make_executor(cluster) as executor:
-        assert dict((task[0], out) for task, out in outcomes(executor, die, tasks)) == {n: 2 * n for n in range(6)}
+        assert {task[0]: out for task, out in outcomes(executor, die, tasks)} == {n: 2 * n for n in range(6)}
         assert executor.submit(threads_of_linear_algebra).result() == "1"
         with pytest.raises(ZeroDivisionError):
             raise next(outcome for _, outcome in outcomes(executor, divmod, [(1, 0)]))
@@ -112,28 +101,6 @@ def test_a_local_cluster_listens_on_the_loopback_interface_alone(cluster: str) -
         addresses = listening(processes)
     assert addresses
     assert all(address.startswith(("127.", "[::1]", "[::ffff:127.")) for address in addresses), addresses
-
-
-def listening(processes: set[int]) -> set[str]:
-    """The addresses on which these processes listen for TCP connections."""
-    inodes = set()
-    for pid in processes:
-        with contextlib.suppress(OSError):
-            inodes |= {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                found.add(_address(*fields[1].split(":")))
-    return found
-
-
-def _address(host: str, port: str) -> str:
-    words = [bytes.fromhex(host[start : start + 8])[::-1] for start in range(0, len(host), 8)]
-    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
-    text = socket.inet_ntop(family, b"".join(words))
-    return f"{text if len(words) == 1 else f'[{text}]'}:{int(port, 16)}"
 
 
 @pytest.mark.parametrize(("name", "module", "extra"), [("ray", "ray", "ray"), ("dask", "distributed", "dask")])

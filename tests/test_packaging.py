@@ -197,7 +197,7 @@ def test_everything_in_all_is_there():
     assert len(set(fb.__all__)) == len(fb.__all__)
 
 
-# DESIGN.md, "Public names to keep", and what its other sections call the library's own.
+# What users rely on.
 PUBLIC = [
     "make",
     "make_policy",
@@ -206,6 +206,9 @@ PUBLIC = [
     "run",
     "Experiment",
     "plotting",
+    "testing",
+    "audit",
+    "synthetic_v0",
     "Gaussian",
     "PointMass",
     "Discrete",

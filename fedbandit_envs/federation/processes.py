@@ -37,15 +37,18 @@ class Processes:
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
 
-    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Start a program whose output goes to a log of its name; its process id, which is also that of its group."""
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a program whose output goes to a log of its name."""
         with open(self._logs / f"{name}.log", "ab") as log:
             # A group of its own: Ctrl-C at the terminal is for this process, which then stops the others in order.
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._started[name] = process
-        return process.pid
+
+    def pid(self, name: str) -> int:
+        """The process id of a program, which is also that of its group."""
+        return self._started[name].pid
 
     def ended(self) -> dict[str, int]:
         """The programs that have ended by themselves, with their exit codes."""
