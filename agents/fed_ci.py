@@ -86,34 +86,35 @@ class FedCIAgents(AgentSide):
         self.precision: FloatArray = np.zeros((n, num_arms))
         self.number = 0  # of the plan
         self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0  # in steps
+        self._form_prior()
 
     @property
     def resampled(self) -> bool:
         """Whether contexts are drawn anew at each pull, so that there is no bias but more noise."""
         return self.view.constants.context == "resampled"
 
-    def bias_variances(self) -> FloatArray:
-        """tau^2 (n, K) by what is known of theta now."""
-        return bias_variances(self.view, self.theta, self.V)
-
-    def noise(self) -> FloatArray:
-        """(n, K) variance of one reward about its mean."""
-        tau2 = self.bias_variances() if self.resampled else np.zeros(self.pulls.shape)
-        return self.sigma**2 + tau2
-
-    def prior(self) -> Belief:
-        """The belief before own rewards."""
+    def _form_prior(self) -> None:
+        """The belief before own rewards, the variance tau^2 of the bias, and that of one reward about its mean."""
         others = without_own_share(self.theta, self.V, self.view.psi, self.reported, self.precision)
-        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+        prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+        self.log_weights, self.mean, self.variance, self.factors = (
+            prior.log_weights,
+            prior.mean,
+            prior.variance,
+            prior.factors,
+        )
+        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
+        self.noise: FloatArray = np.full(self.tau2.shape, self.sigma**2) + self.tau2 * self.resampled  # (n, K)
 
     def posterior(self) -> Belief:
         """The belief given all rewards so far."""
-        return self.prior().given(self.pulls, self.sums, self.noise())
+        return Belief(self.log_weights, self.mean, self.variance, self.factors).given(self.pulls, self.sums, self.noise)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """Play each arm as often as it is best in samples of the posterior, where that is worth it, else the best."""
         if down is not None:
             self._learn(down)
+            self._form_prior()
         elapsed = self.view.constants.horizon - remaining
         if elapsed == 0:
             self.plan_end = self.phase_end
@@ -156,11 +157,12 @@ class FedCIAgents(AgentSide):
         best = belief.expected_rewards().argmax(axis=1)
         number = min(self.policy.samples, length)
         worth = self._worth_exploring(belief, best, remaining)
+        unsettled = np.flatnonzero(worth.any(axis=1))
         explore = np.zeros(worth.shape, dtype=np.int64)
-        if worth.any():
-            draws = self.view.randomness.draws(self.number)
-            counts = belief.best_in_samples(number, draws, self.view.constants.num_agents)
-            explore = np.where(worth, counts * (length // number), 0)
+        if len(unsettled):
+            draws, num_agents = self.view.randomness.draws(self.number), self.view.constants.num_agents
+            counts = belief.best_in_samples(number, draws, num_agents, unsettled)
+            explore[unsettled] = np.where(worth[unsettled], counts * (length // number), 0)
         return Plan(explore, best, length)
 
     def _worth_exploring(self, belief: Belief, best: IntArray, remaining: int) -> BoolArray:
@@ -169,7 +171,7 @@ class FedCIAgents(AgentSide):
         The price is that of as many pulls as halve the variance of r_a - r_best, at what each is expected to lose.
         """
         mean, variance, hope = belief.against(best)
-        price = -mean * np.maximum(variance, self.noise())  # times the variance, which may be 0
+        price = -mean * np.maximum(variance, self.noise)  # times the variance, which may be 0
         worth: BoolArray = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth
@@ -188,8 +190,8 @@ class FedCIAgents(AgentSide):
 
     def news(self) -> Message | None:
         """theta_{a,i} and weights ||psi||^2 / variance of the arms whose estimates have become better or worse."""
-        tau2, pulls = self.bias_variances(), self.pulls.clip(min=1)
-        variance = (self.sigma**2 + tau2) / pulls if self.resampled else self.sigma**2 / pulls + tau2
+        pulls = self.pulls.clip(min=1)
+        variance = self.noise / pulls + (0 if self.resampled else self.tau2)
         precision = np.where(self.pulls > 0, 1 / variance, 0)
         changed = np.abs(precision - self.precision) > _NEWS * self.precision
         self.reported = np.where(changed, self.sums / pulls, self.reported)
@@ -203,16 +205,16 @@ class FedCIAgents(AgentSide):
             "weight": self.precision * np.einsum("nad,nad->na", psi, psi),
         }
         if self.policy.estimate_sigma:
-            arrays["residuals"] = self._residuals(tau2)
+            arrays["residuals"] = self._residuals()
         message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
-    def _residuals(self, tau2: FloatArray) -> FloatArray:
+    def _residuals(self) -> FloatArray:
         """(n, 2) squares of what plans' mean rewards differ by, in units of one pull's noise, and degrees of freedom."""
         squares = self.squares - self.sums**2 / self.pulls.clip(min=1)
         freedom = (self.parts - 1).clip(min=0)
         if self.resampled:
-            squares = squares - freedom * tau2
+            squares = squares - freedom * self.tau2
         return np.stack([squares.sum(axis=1), freedom.sum(axis=1)], axis=1)
 
 

@@ -73,29 +73,40 @@ class Belief:
         spread = np.einsum("ns,nsa->na", weights, variance + (mean - average[:, None]) ** 2)
         return average, spread, np.einsum("ns,nsa->na", weights, _positive_part(mean, np.sqrt(variance)))
 
-    def best_in_samples(self, number: int, draws: RowDraws, num_agents: int) -> IntArray:
-        """(n, K) how often each arm is best in `number` samples; `draws` makes numbers for all `num_agents`."""
-        n, _, num_arms, q = self.factors.shape
-        size = max(1, _CHUNK // (num_agents * (num_arms + q)))  # the same however the agents are split
+    def best_in_samples(self, number: int, draws: RowDraws, num_agents: int, rows: IntArray) -> IntArray:
+        """(len(rows), K) how often each arm is best in `number` samples, for some `rows`; `draws` is for all rows.
+
+        Samples come in pairs, mirrored at the mean of their component: half the random numbers, and less variance.
+        """
+        belief = self.rows(rows)
+        n, _, num_arms, q = belief.factors.shape
+        size = max(1, _CHUNK // (num_agents * (num_arms + q)))  # of all agents, so the same however they are split
         counts = np.zeros(n * num_arms, dtype=np.int64)
-        for start in range(0, number, size):
-            best = self._samples(min(size, number - start), draws).argmax(axis=2)
-            counts += np.bincount((best + num_arms * np.arange(n)[:, None]).ravel(), minlength=n * num_arms)
+        pairs = -(-number // 2)
+        for start in range(0, pairs, size):
+            drawn = min(size, pairs - start)
+            own, z, uniforms = draws.normals(drawn, num_arms), draws.normals(drawn, q), draws.uniforms(drawn)
+            centre, deviation = belief._samples(own[rows], z[rows], uniforms[rows])
+            mirrored = min(drawn, number - drawn - 2 * start)  # an odd number leaves one without its mirror image
+            best = [(centre + deviation).argmax(axis=2), (centre - deviation)[:, :mirrored].argmax(axis=2)]
+            place = np.concatenate(best, axis=1) + num_arms * np.arange(n)[:, None]
+            counts += np.bincount(place.ravel(), minlength=n * num_arms)
         return counts.reshape(n, num_arms)
 
-    def _samples(self, number: int, draws: RowDraws) -> FloatArray:
-        """(n, number, K) mean rewards."""
-        n, components, num_arms, q = self.factors.shape
-        own, z = draws.normals(number, num_arms), draws.normals(number, q)
+    def rows(self, index: IntArray) -> "Belief":
+        """The belief of some of these agents."""
+        return Belief(self.log_weights[index], self.mean[index], self.variance[index], self.factors[index])
+
+    def _samples(self, own: FloatArray, z: FloatArray, uniforms: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Centres and deviations of k samples, (n, k or 1, K), from normals (n, k, K) and (n, k, q), uniforms (n, k)."""
+        n, components, _, q = self.factors.shape
         if components == 1:
             own *= np.sqrt(self.variance)
-            own += self.mean
-            return own + z @ self.factors[:, 0].transpose(0, 2, 1) if q else own
-        below = draws.uniforms(number)[..., None] >= self.weights.cumsum(axis=1)[:, None, :-1]
-        chosen = np.arange(n)[:, None], below.sum(axis=2)  # (n, number) components
+            return self.mean, own + z @ self.factors[:, 0].transpose(0, 2, 1) if q else own
+        below = uniforms[..., None] >= self.weights.cumsum(axis=1)[:, None, :-1]
+        chosen = np.arange(n)[:, None], below.sum(axis=2)  # (n, k) components
         own *= np.sqrt(self.variance)[chosen]
-        own += self.mean[chosen]
-        return own + np.einsum("nkaq,nkq->nka", self.factors[chosen], z) if q else own
+        return self.mean[chosen], own + np.einsum("nkaq,nkq->nka", self.factors[chosen], z) if q else own
 
 
 def _normalised(log_weights: FloatArray) -> FloatArray:

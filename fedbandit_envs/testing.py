@@ -28,7 +28,7 @@ from fedbandit_envs.validation import FloatArray, IntArray, one_of, whole_number
 _NOISE = 0.5  # standard deviation of a scripted reward
 _EVERY_TURN, _THEN_EVERY = 20, 8  # when a run is stopped and resumed
 
-_HORIZON, _LONG_HORIZON, _FEW_TURNS = 120, 2**14, 40
+_HORIZON, _LONG_HORIZON, _MANY_TURNS = 120, 2**14, 60
 
 Blocks = Sequence[Sequence[int]]
 
@@ -319,7 +319,7 @@ class _Check:
     def all(self, thorough: bool) -> None:
         """The order matters: a fault of one kind can look like one of a later kind."""
         run = self._run()
-        if self.may_grow and len(run) < _FEW_TURNS:  # too few to see much: arms are eliminated late, for example
+        if self.may_grow and self._turns(_LONG_HORIZON) < _MANY_TURNS:  # arms, for example, are eliminated late
             self.horizon = _LONG_HORIZON
             run = self._run()
         if thorough:
@@ -339,6 +339,18 @@ class _Check:
         env = _ScriptedBandit(instance, self.script, self.horizon, self.observe)
         place = f"{self.place}; {how}" if how else self.place
         return _WatchedRounds(env, copy.deepcopy(self.policy), _Watch(place), blocks, apart)
+
+    def _turns(self, horizon: int) -> int:
+        """How many turns a run to that horizon takes, counted up to _MANY_TURNS."""
+        short, self.horizon = self.horizon, horizon
+        rounds = self._rounds()
+        self.horizon = short
+        rounds.reset(seed=self.seed)
+        turns = 0
+        while not rounds.done and turns < _MANY_TURNS:
+            rounds.advance()
+            turns += 1
+        return turns
 
     def _run(self, **how: Any) -> list[Exchange]:
         rounds = self._rounds(**how)

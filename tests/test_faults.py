@@ -1,5 +1,7 @@
 """Reports that are lost in simulations: who loses what, what it costs, and that nothing else changes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 import fedbandit_envs as fb
 from fedbandit_envs.faults import Fault, Faults, QuorumLost
 from fedbandit_envs.rounds import CommunicationRounds
+from fedbandit_envs.sweeps import load_sweep, sweep
 
 FEDERATED = ["Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE", "DisLinUCB"]
 
@@ -178,3 +181,18 @@ def test_lost_reports_cost_regret() -> None:
 
     for seed in range(6):
         assert regret(seed, None) < regret(seed, Faults(dropout=0.3))
+
+
+def test_an_experiment_can_be_swept_over_dropout_and_drawn_against_it(tmp_path: Path) -> None:
+    experiment = fb.Experiment(
+        "fedbandit/Synthetic-v0", ["Fed-PECD"], {"num_agents": 4, "max_cycles": 200}, trials=2, dropout=0.2
+    )
+    assert fb.Experiment.from_table(experiment.table()) == experiment
+    assert experiment.fingerprint() != experiment.with_argument("dropout", 0.0).fingerprint()
+    sweep(experiment, "dropout", [0, 0.1, 0.3], out=tmp_path, executor="serial")
+    parameter, results = load_sweep(tmp_path)
+    assert (parameter, list(results)) == ("dropout", [0.0, 0.1, 0.3])
+    none, most = (results[value].final("Fed-PECD", "messages_up") for value in (0.0, 0.3))
+    assert (most < none).all()
+    figure = fb.plotting.regret_against(results, parameter)
+    assert figure.axes[0].get_xlabel() == "probability that a report is lost"

@@ -199,6 +199,8 @@ def test_everything_in_all_is_there():
 
 # What users rely on.
 PUBLIC = [
+    "audit",
+    "testing",
     "make",
     "make_policy",
     "play",
