@@ -69,10 +69,15 @@ def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     return np.einsum("nad,ad->na", psi, np.broadcast_to(theta, psi.shape[1:]))
 
 
+def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
+    """psi^T V_a psi, (n, K). In two products: an einsum of three rounds differently by n when K = 1 and d = 2."""
+    return np.einsum("nad,nad->na", np.matmul(psi[:, :, None, :], V)[:, :, 0, :], psi)
+
+
 def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
     """||psi||_V^2, (n, K); infinite where psi leaves the range of V, about which V knows nothing."""
     V = np.broadcast_to(V, (*psi.shape[1:], psi.shape[2]))
-    squares = np.einsum("nad,ade,nae->na", psi, V, psi).clip(min=0)
+    squares = quadratic_forms(psi, V).clip(min=0)
     outside = outside_range(psi, V)
     return squares if outside is None else np.where(outside, np.inf, squares)
 

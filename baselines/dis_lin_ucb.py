@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from fedbandit_agents.estimation import quadratic_forms
 from fedbandit_baselines.ucb import IndexAgents
 
 from fedbandit_envs.knowledge import Constants, View
@@ -60,7 +61,7 @@ class DisLinUCBAgents(IndexAgents):
         psi = self.view.psi
         W = np.eye(psi.shape[2]) + gram
         inverse = np.linalg.inv(W)
-        self.q: FloatArray = np.einsum("nad,ade,nae->na", psi, inverse, psi)
+        self.q: FloatArray = quadratic_forms(psi, inverse)
         self.p: FloatArray = np.einsum("nad,ad->na", psi, (inverse @ moments[..., None])[..., 0])
         self.log_det: FloatArray = np.linalg.slogdet(W)[1]  # (K,)
         self.pulls[:] = self.sums[:] = 0

@@ -12,6 +12,7 @@ from fedbandit_agents.estimation import (
     number_of_phases,
     outside_range,
     predictions,
+    quadratic_forms,
     squared_widths,
     unit_vectors,
 )
@@ -86,3 +87,18 @@ def test_very_unequal_pulls_leave_every_direction_in_range():
     _, V = aggregate(e, e, weights)
     assert outside_range(e, V) is None
     assert np.isfinite(squared_widths(e, V)).all()
+
+
+@pytest.mark.parametrize("arms", [1, 2, 5])
+@pytest.mark.parametrize("dim", [1, 2, 3, 6])
+def test_what_an_agent_computes_does_not_depend_on_who_is_beside_it(arms, dim):
+    rng = np.random.default_rng(0)
+    psi, theta = rng.standard_normal((17, arms, dim)), rng.standard_normal((arms, dim))
+    V = rng.standard_normal((arms, dim, dim))
+    V = V @ V.transpose(0, 2, 1)
+    means = rng.standard_normal((17, arms))
+    for agent in range(17):
+        alone = slice(agent, agent + 1)
+        np.testing.assert_array_equal(quadratic_forms(psi[alone], V), quadratic_forms(psi, V)[alone])
+        np.testing.assert_array_equal(predictions(psi[alone], theta), predictions(psi, theta)[alone])
+        np.testing.assert_array_equal(local_estimate(means[alone], psi[alone]), local_estimate(means, psi)[alone])
