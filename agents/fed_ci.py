@@ -1,156 +1,38 @@
-"""Fed-CI, federated context inference: agents infer the bias that a hidden context causes, with the server's help.
+"""Fed-CI: federated context inference with Thompson sampling (ALGORITHMS.md section 9)."""
 
-When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
-knows its law (mu_i), and its rewards carry it. No guarantee is proved: it is Bayesian, as good as mu_i and the noise's
-scale are right, for Gaussian rewards.
-"""
-
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from fedbandit_agents.context_bias import average_belief, bias_variances, prior_belief, without_own_share
-from fedbandit_agents.estimation import local_estimate, unit_vectors
+from fedbandit_agents.context_inference import ContextInference, InferringAgents
 from fedbandit_agents.posterior import Belief
 
-from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ServerSide
-from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, real_number, whole_number
-
-_SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
-_NEWS = 0.1  # relative change of a report's precision that makes it worth sending
-_WORTH_OF_SIGMA = 5.0  # residuals that the assumed noise scale counts for, beside those that are seen
-_LEAST_SIGMA = 1e-6  # in units of theta_std: noise of scale 0 would divide by 0
+from fedbandit_envs.knowledge import View
+from fedbandit_envs.protocol import Plan
+from fedbandit_envs.validation import BoolArray, IntArray, whole_number
 
 
 @dataclass(frozen=True)
-class FedCI(Policy):
-    """Thompson sampling on a posterior of the agent's own mean rewards, hidden context included.
+class FedCI(ContextInference):
+    """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
 
-    Rounds are `growth` times further apart each time; in between, agents play `batches` plans and learn on their own.
-    The noise scale is estimated by default: it costs nothing when `sigma` is right, and a wrong one costs much.
+    No guarantee is proved: it is Bayesian. With known contexts it is federated Thompson sampling.
     """
 
-    sigma: float | None = None  # assumed noise scale; None: the problem's public constant
-    estimate_sigma: bool = True  # whether residuals correct it
-    theta_std: float = 1.0  # prior standard deviation of each coordinate of theta_a
-    growth: int = 4
-    batches: int = 8
-    samples: int = 64  # of the posterior for each plan
+    samples: int = 64  # of the posterior, for each plan
 
     def __post_init__(self) -> None:
-        if self.sigma is not None:
-            real_number("sigma", self.sigma, above=0)
-        real_number("theta_std", self.theta_std, above=0)
-        whole_number("growth", self.growth, at_least=2)
-        whole_number("batches", self.batches, at_least=1)
+        super().__post_init__()
         whole_number("samples", self.samples, at_least=1)
-
-    def first_plan(self, constants: Constants) -> int:
-        """Steps before the first round: each arm is seen often enough by all agents together, at most once by each."""
-        wanted = _SEEN_PER_COEFFICIENT * constants.dim * constants.num_arms / constants.num_agents
-        return min(constants.num_arms, math.ceil(wanted))
-
-    def assumed_sigma(self, constants: Constants) -> float:
-        """The noise scale before any residual is seen."""
-        return max(constants.noise_std if self.sigma is None else self.sigma, self.least_sigma)
-
-    @property
-    def least_sigma(self) -> float:
-        """No noise scale is taken to be below this."""
-        return _LEAST_SIGMA * self.theta_std
 
     def agents(self, view: View) -> "FedCIAgents":
         """Infer, play, report."""
         return FedCIAgents(self, view)
 
-    def server(self, constants: Constants) -> "FedCIServer":
-        """Weighted least squares."""
-        return FedCIServer(self, constants)
 
+class FedCIAgents(InferringAgents):
+    """Thompson sampling in batches, for arms that are worth it."""
 
-class FedCIAgents(AgentSide):
-    """The agents of Fed-CI."""
-
-    def __init__(self, policy: FedCI, view: View):
-        self.policy, self.view = policy, view
-        n, num_arms, d = view.psi.shape
-        self.theta: FloatArray = np.zeros((num_arms, d))  # the server's last word, at first the prior
-        self.V: FloatArray = np.tile(policy.theta_std**2 * np.eye(d), (num_arms, 1, 1))
-        self.sigma = policy.assumed_sigma(view.constants)
-        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # N, and sums Y of all rewards so far
-        self.sums: FloatArray = np.zeros((n, num_arms))
-        self.squares: FloatArray = np.zeros((n, num_arms))  # sum over plans of (sum of rewards)^2 / pulls
-        self.parts: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # how many such terms
-        self.reported: FloatArray = np.zeros((n, num_arms))  # mean rewards in the last reports, and their precision
-        self.precision: FloatArray = np.zeros((n, num_arms))
-        self.number = 0  # of the plan
-        self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0  # in steps
-        self._form_prior()
-
-    @property
-    def resampled(self) -> bool:
-        """Whether contexts are drawn anew at each pull, so that there is no bias but more noise."""
-        return self.view.constants.context == "resampled"
-
-    def _form_prior(self) -> None:
-        """The belief before own rewards, the variance tau^2 of the bias, and that of one reward about its mean."""
-        others = without_own_share(self.theta, self.V, self.view.psi, self.reported, self.precision)
-        prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
-        self.log_weights, self.mean, self.variance, self.factors = (
-            prior.log_weights,
-            prior.mean,
-            prior.variance,
-            prior.factors,
-        )
-        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
-        self.noise: FloatArray = np.full(self.tau2.shape, self.sigma**2) + self.tau2 * self.resampled  # (n, K)
-
-    def posterior(self) -> Belief:
-        """The belief given all rewards so far."""
-        return Belief(self.log_weights, self.mean, self.variance, self.factors).given(self.pulls, self.sums, self.noise)
-
-    def plan(self, down: Message | None, remaining: int) -> Plan:
-        """Play each arm as often as it is best in samples of the posterior, where that is worth it, else the best."""
-        if down is not None:
-            self._learn(down)
-            self._form_prior()
-        elapsed = self.view.constants.horizon - remaining
-        if elapsed == 0:
-            self.plan_end = self.phase_end
-            return self._first_plan()
-        while elapsed >= self.phase_end:
-            self.phase_start, self.phase_end = self.phase_end, self.phase_end * self.policy.growth
-        self.plan_end = self._next_end(elapsed)
-        self.number += 1
-        return self.chosen(self.posterior(), self.plan_end - elapsed, remaining)
-
-    def _learn(self, down: Message) -> None:
-        """Take over theta and V of the arms that the server speaks of."""
-        heard = down.present["theta"]
-        rows, columns = np.triu_indices(self.theta.shape[1])
-        V = np.empty(self.V.shape)
-        V[:, rows, columns] = V[:, columns, rows] = down["V"]
-        self.theta = np.where(heard[:, None], down["theta"], self.theta)
-        self.V = np.where(heard[:, None, None], V, self.V)
-        if "sigma" in down.arrays:
-            self.sigma = float(down["sigma"][0])
-
-    def _first_plan(self) -> Plan:
-        """Some arms once each, dealt out by the agents' numbers, so that all arms are seen equally often."""
-        (n, num_arms), length = self.pulls.shape, self.plan_end
-        arms = (length * self.view.agents[:, None] + np.arange(length)) % num_arms
-        explore = np.zeros((n, num_arms), dtype=np.int64)
-        np.put_along_axis(explore, arms, 1, axis=1)
-        return Plan(explore, arms[:, 0], length)
-
-    def _next_end(self, elapsed: int) -> int:
-        """The plans of a phase grow geometrically, as the phases do."""
-        for batch in range(1, self.policy.batches):
-            end = math.ceil(self.phase_start * self.policy.growth ** (batch / self.policy.batches))
-            if end > elapsed:
-                return min(end, self.phase_end)
-        return self.phase_end
+    policy: FedCI
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
         """Thompson sampling for `length` steps at once, of the arms that are worth exploring."""
@@ -175,79 +57,3 @@ class FedCIAgents(AgentSide):
         worth: BoolArray = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth
-
-    def report(self, feedback: Feedback) -> Message | None:
-        """At the end of a phase the estimates that have changed; in between nothing."""
-        self._count(feedback.explored, feedback.explored_sums)
-        self._count(feedback.pulls() - feedback.explored, feedback.sums() - feedback.explored_sums)
-        return self.news() if self.plan_end == self.phase_end else None
-
-    def _count(self, pulls: IntArray, sums: FloatArray) -> None:
-        self.pulls = self.pulls + pulls
-        self.sums = self.sums + sums
-        self.squares = self.squares + sums**2 / pulls.clip(min=1)
-        self.parts = self.parts + (pulls > 0)
-
-    def news(self) -> Message | None:
-        """theta_{a,i} and weights ||psi||^2 / variance of the arms whose estimates have become better or worse."""
-        pulls = self.pulls.clip(min=1)
-        variance = self.noise / pulls + (0 if self.resampled else self.tau2)
-        precision = np.where(self.pulls > 0, 1 / variance, 0)
-        changed = np.abs(precision - self.precision) > _NEWS * self.precision
-        self.reported = np.where(changed, self.sums / pulls, self.reported)
-        self.precision = np.where(changed, precision, self.precision)
-        spoken = np.flatnonzero(changed.any(axis=1))
-        if not len(spoken):
-            return None
-        psi = self.view.psi
-        arrays = {
-            "theta": local_estimate(self.reported, psi),
-            "weight": self.precision * np.einsum("nad,nad->na", psi, psi),
-        }
-        if self.policy.estimate_sigma:
-            arrays["residuals"] = self._residuals()
-        message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
-        return message if len(spoken) == len(changed) else message.rows(spoken)
-
-    def _residuals(self) -> FloatArray:
-        """(n, 2) squares of what plans' mean rewards differ by, in units of one pull's noise, and degrees of freedom."""
-        squares = self.squares - self.sums**2 / self.pulls.clip(min=1)
-        freedom = (self.parts - 1).clip(min=0)
-        if self.resampled:
-            squares = squares - freedom * self.tau2
-        return np.stack([squares.sum(axis=1), freedom.sum(axis=1)], axis=1)
-
-
-class FedCIServer(ServerSide):
-    """Weighted least squares arm by arm, on the last report of each agent; correlation across arms is ignored."""
-
-    def __init__(self, policy: FedCI, constants: Constants):
-        self.policy, self.constants = policy, constants
-        shape = (constants.num_agents, constants.num_arms)
-        self.estimates: FloatArray = np.zeros((*shape, constants.dim))
-        self.weights: FloatArray = np.zeros(shape)
-        self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
-
-    def answer(self, up: Message) -> Message | None:
-        """theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1, of the arms with news."""
-        assert up.agents is not None
-        new = up.present["theta"]
-        rows, arms = np.nonzero(new)
-        self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
-        self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
-        e, d = unit_vectors(self.estimates), self.constants.dim
-        information = np.einsum("na,nad,nae->ade", self.weights, e, e) + np.eye(d) / self.policy.theta_std**2
-        V = np.linalg.inv(information)
-        theta = np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", self.weights, self.estimates))
-        upper, heard = np.triu_indices(d), new.any(axis=0)
-        arrays = {"theta": theta, "V": V[:, *upper]}
-        if self.policy.estimate_sigma:
-            self.residuals[up.agents] = up["residuals"]
-            arrays["sigma"] = np.array([self._sigma()])
-        return Message("estimates", arrays, None, {"theta": heard, "V": heard})
-
-    def _sigma(self) -> float:
-        squares, freedom = self.residuals.sum(axis=0)
-        assumed = self.policy.assumed_sigma(self.constants) ** 2
-        variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
-        return math.sqrt(max(variance, self.policy.least_sigma**2))

@@ -1,33 +1,24 @@
 """Context distributions mu_i, batched over agents: what an agent may know about its hidden context.
 
 Expected features psi and reward covariances are exact for a linear feature map and for distributions with finite
-support. For a Gaussian under any other map they come from a fixed quadrature:
-
-- context dimension n <= 4: tensor Gauss-Hermite, 65, 33, 17 or 9 nodes along each axis of the covariance for n = 1, 2,
-  3, 4: exact for polynomials of degree up to 129, 65, 33, 17 along these axes. For analytic maps the error falls
-  geometrically: for exp(s z), z standard normal, it is below 1e-9 of the value up to s = 3, 3, 2, 1. It falls slowly
-  for others: with n = 4 a kink costs up to std(phi) / 15, and a jump up to a fifth of its height.
-- n > 4: 4096 points or more of a fixed scrambled Sobol sequence, mirrored, and scaled to covariance 1: exact for
-  polynomials of total degree up to 3 and for odd functions about the mean. For cos(s u^T z) with u in random directions
-  and n <= 50 the root mean square error is below std(phi) / 1500 for s = 0.3 and std(phi) / 150 for s = 1; for jumps
-  std(phi) / 100. The guide for any map is that of Monte Carlo with 2048 pairs, std(phi) / 45.
+support. For a Gaussian under any other map they come from the fixed rules of `fedbandit_envs.quadrature`, whose errors
+are stated there.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 from gymnasium import spaces
 
 from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
+from fedbandit_envs.quadrature import standard_normal_rule
 from fedbandit_envs.validation import FloatArray, IntArray, real_array, real_numbers
 
 _CHUNK = 2**20  # feature entries held at a time by the quadrature
-_NODES_AN_AXIS = {1: 65, 2: 33, 3: 17, 4: 9}  # of Gauss-Hermite, by context dimension: at most 6561 nodes in all
 
 
 class ContextDistribution(ABC):
@@ -257,8 +248,8 @@ class Gaussian(ContextDistribution):
         return {"mean": self.mean, "covariance": np.broadcast_to(self.covariance, self._full())}
 
     def nodes(self) -> tuple[FloatArray, FloatArray]:
-        """The quadrature described in the module's docstring."""
-        points, weights = _standard_normal_rule(self.dim)
+        """Those of `fedbandit_envs.quadrature`."""
+        points, weights = standard_normal_rule(self.dim)
         spread = np.broadcast_to(points, (self.num_agents, *points.shape))
         return self.from_normals(spread), np.broadcast_to(weights, (self.num_agents, len(weights)))
 
@@ -322,32 +313,6 @@ def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -
             "a covariance has none below 0"
         )
     return array
-
-
-@lru_cache(maxsize=8)
-def _standard_normal_rule(dim: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes (S, dim) and weights (S,) for expectations under a standard normal."""
-    points, weights = _gauss_hermite(dim) if dim in _NODES_AN_AXIS else _mirrored_sobol(dim)
-    points.setflags(write=False)
-    weights.setflags(write=False)
-    return points, weights
-
-
-def _gauss_hermite(dim: int) -> tuple[FloatArray, FloatArray]:
-    line, weight = np.polynomial.hermite_e.hermegauss(_NODES_AN_AXIS[dim])
-    grid = np.stack(np.meshgrid(*[line] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
-    weights = np.stack(np.meshgrid(*[weight] * dim, indexing="ij"), axis=-1).reshape(-1, dim).prod(axis=1)
-    return grid, weights / weights.sum()
-
-
-def _mirrored_sobol(dim: int) -> tuple[FloatArray, FloatArray]:
-    from scipy.special import ndtri
-    from scipy.stats import qmc
-
-    size = 2 ** max(11, math.ceil(math.log2(2 * dim)))  # more points than dimensions, or they can't have covariance 1
-    drawn: FloatArray = ndtri(qmc.Sobol(dim, seed=0).random(size))
-    half = np.linalg.solve(np.linalg.cholesky(drawn.T @ drawn / size), drawn.T).T.astype(np.float64)
-    return np.concatenate([half, -half]), np.full(2 * size, 1 / (2 * size))
 
 
 def _check_fit(distribution: ContextDistribution, feature_map: FeatureMap) -> None:

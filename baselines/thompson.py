@@ -1,0 +1,59 @@
+"""Relatives of Fed-CI that explain where its gain comes from: each lacks one thing."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from fedbandit_agents.fed_ci import FedCI, FedCIAgents
+
+from fedbandit_envs.contexts import PointMass
+from fedbandit_envs.features import Table
+from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.protocol import Feedback, ServerSide, SilentServer
+
+
+@dataclass(frozen=True)
+class ExactThompson(FedCI):
+    """Federated Thompson sampling with known contexts: what Fed-CI would be with nothing left to infer."""
+
+    observes: ClassVar[str] = "context"
+
+
+@dataclass(frozen=True)
+class FederatedThompson(FedCI):
+    """Federated Thompson sampling that ignores the bias: it takes the expected features for the true ones."""
+
+    def agents(self, view: View) -> FedCIAgents:
+        """Agents that believe to know their context: a table of features, psi."""
+        n, num_arms, d = view.psi.shape
+        known = PointMass(view.psi.reshape(n, num_arms * d))
+        return FedCIAgents(self, replace(view, distribution=known, feature_map=Table(num_arms, d)))
+
+
+@dataclass(frozen=True)
+class LocalThompson(FedCI):
+    """Thompson sampling without a server: each agent starts from the prior of theta and learns alone."""
+
+    def first_plan(self, constants: Constants) -> int:
+        """Each arm once: nobody else will tell."""
+        return constants.num_arms
+
+    def agents(self, view: View) -> "LocalAgents":
+        """Agents that never speak."""
+        return LocalAgents(self, view)
+
+    def server(self, constants: Constants) -> ServerSide:
+        """Nobody speaks to it."""
+        return SilentServer()
+
+
+class LocalAgents(FedCIAgents):
+    """They keep their residuals to themselves, too."""
+
+    def report(self, feedback: Feedback) -> None:
+        """Nothing to say."""
+        self.count(feedback)
+        if self.policy.estimate_sigma and self.plan_end == self.phase_end:
+            squares, freedom = np.split(self.residuals(), 2, axis=1)
+            self.sigma = self.policy.corrected_sigma(self.view.constants, squares, freedom)
+            self.form_prior()
