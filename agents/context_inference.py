@@ -78,8 +78,7 @@ class InferringAgents(AgentSide):
         self.sigma: FloatArray = np.full((n, 1), policy.assumed_sigma(view.constants))
         self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # N, and sums Y of all rewards so far
         self.sums: FloatArray = np.zeros((n, num_arms))
-        self.squares: FloatArray = np.zeros((n, num_arms))  # sum over plans of (sum of rewards)^2 / pulls
-        self.parts: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # how many such terms
+        self.residuals: FloatArray = np.zeros((n, 2))  # sum of squares between parts of plans, degrees of freedom
         self.reported: FloatArray = np.zeros((n, num_arms))  # mean rewards in the last reports, and their precision
         self.precision: FloatArray = np.zeros((n, num_arms))
         self.number = 0  # of the plan
@@ -95,12 +94,8 @@ class InferringAgents(AgentSide):
         """The belief before own rewards, the variance tau^2 of the bias, and that of one reward about its mean."""
         others = without_own_share(self.theta, self.V, self.view.psi, self.reported, self.precision)
         prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
-        self.log_weights, self.mean, self.variance, self.factors = (
-            prior.log_weights,
-            prior.mean,
-            prior.variance,
-            prior.factors,
-        )
+        self.log_weights, self.mean = prior.log_weights, prior.mean
+        self.variance, self.factors = prior.variance, prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
         self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K)
 
@@ -109,7 +104,7 @@ class InferringAgents(AgentSide):
         return Belief(self.log_weights, self.mean, self.variance, self.factors).given(self.pulls, self.sums, self.noise)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """Play each arm as often as it is best in samples of the posterior, where that is worth it, else the best."""
+        """The first arms, once; then what the posterior suggests, until the next plan or round."""
         if down is not None:
             self._learn(down)
             self.form_prior()
@@ -121,7 +116,7 @@ class InferringAgents(AgentSide):
             self.phase_start, self.phase_end = self.phase_end, self.phase_end * self.policy.growth
         self.plan_end = self._next_end(elapsed)
         self.number += 1
-        return self.chosen(self.posterior(), self.plan_end - elapsed, remaining)
+        return self.chosen(self.posterior(), min(self.plan_end - elapsed, remaining), remaining)
 
     def _learn(self, down: Message) -> None:
         """Take over theta and V of the arms that the server speaks of."""
@@ -160,13 +155,16 @@ class InferringAgents(AgentSide):
         return self.news() if self.plan_end == self.phase_end else None
 
     def count(self, feedback: Feedback) -> None:
-        """Add what was pulled; exploration and exploitation are two parts of it."""
+        """Add what was pulled, and how much its mean rewards differ from those before."""
         explored, played = feedback.explored, feedback.pulls() - feedback.explored
         for pulls, sums in ((explored, feedback.explored_sums), (played, feedback.sums() - feedback.explored_sums)):
+            difference = sums / pulls.clip(min=1) - self.sums / self.pulls.clip(min=1)
+            weight = pulls * self.pulls / (pulls + self.pulls).clip(min=1)
+            # Var(difference) = (sigma^2, or sigma^2 + tau^2 when contexts are drawn anew) / weight.
+            squares = weight * difference**2 - (weight > 0) * self.tau2 * self.resampled
+            self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
             self.pulls = self.pulls + pulls
             self.sums = self.sums + sums
-            self.squares = self.squares + sums**2 / pulls.clip(min=1)
-            self.parts = self.parts + (pulls > 0)
 
     def news(self) -> Message | None:
         """theta_{a,i} and weights ||psi||^2 / variance of the arms whose estimates have become better or worse."""
@@ -185,17 +183,9 @@ class InferringAgents(AgentSide):
             "weight": self.precision * np.einsum("nad,nad->na", psi, psi),
         }
         if self.policy.estimate_sigma:
-            arrays["residuals"] = self.residuals()
+            arrays["residuals"] = self.residuals
         message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
-
-    def residuals(self) -> FloatArray:
-        """(n, 2) squared differences between an arm's mean rewards in several plans, and their degrees of freedom."""
-        squares = self.squares - self.sums**2 / self.pulls.clip(min=1)
-        freedom = (self.parts - 1).clip(min=0)
-        if self.resampled:
-            squares = squares - freedom * self.tau2
-        return np.stack([squares.sum(axis=1), freedom.sum(axis=1)], axis=1)
 
 
 class WeightedServer(ServerSide):

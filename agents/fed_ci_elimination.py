@@ -51,10 +51,12 @@ class EliminatingAgents(InferringAgents):
         self.active: BoolArray = np.ones((n, num_arms), dtype=bool)
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """Eliminate; then explore for the whole plan, the remainder on the best arm."""
+        """Eliminate; then pull all active arms, those first that were pulled least."""
         lower, upper = belief.bounds(self.alpha, self.ignored)
         best_lower = np.where(self.active, lower, -np.inf).max(axis=1, keepdims=True)
         self.active = self.active & (upper >= best_lower)
+        each, rest = np.divmod(length, self.active.sum(axis=1, keepdims=True))
+        order = np.where(self.active, self.pulls, np.iinfo(np.int64).max).argsort(axis=1, kind="stable")
+        rank = order.argsort(axis=1, kind="stable")
         best = np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)
-        each = length // self.active.sum(axis=1, keepdims=True)
-        return Plan(np.where(self.active, each, 0), best, length)
+        return Plan(np.where(self.active, each + (rank < rest), 0), best, length)

@@ -93,8 +93,7 @@ class PhasedAgents(AgentSide):
         """Initialise; then by turns eliminate arms and wait, or explore as allocated."""
         n, num_arms = self.active.shape
         if self.phase == 0 and down is None:
-            explore = np.full((n, num_arms), self.policy.first, dtype=np.int64)
-            return Plan(explore, self.best, self.policy.first * num_arms)
+            return Plan.explore_each(self.policy.first, n, num_arms)
         if self.exploring:  # what comes down now are estimates
             if down is not None:
                 self._eliminate(down)
@@ -112,6 +111,8 @@ class PhasedAgents(AgentSide):
     def _addressed(self, down: Message) -> BoolArray:
         if down.agents is None:
             raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
+        if len(down.agents) == len(self.view.agents):
+            return np.ones(len(down.agents), dtype=bool)
         return np.isin(self.view.agents, down.agents)
 
     def _eliminate(self, down: Message) -> None:

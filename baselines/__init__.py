@@ -3,6 +3,7 @@
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.reference import Oracle, Uniform
+from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
 from fedbandit_baselines.ucb import KKUCB, LocalUCB
 
 __all__ = [
@@ -10,7 +11,10 @@ __all__ = [
     "Collaborative",
     "DisLinUCB",
     "EnhancedFedPE",
+    "ExactThompson",
     "FedPE",
+    "FederatedThompson",
+    "LocalThompson",
     "LocalUCB",
     "Oracle",
     "SharedThetaFedPE",

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from fedbandit_envs.knowledge import View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy
 
@@ -54,7 +52,7 @@ class UniformAgents(AgentSide):
         """Each arm equally often in a hundredth of the horizon."""
         n, num_arms = len(self.view.agents), self.view.constants.num_arms
         each = max(1, self.view.constants.horizon // (100 * num_arms))
-        return Plan(np.full((n, num_arms), each, dtype=np.int64), np.zeros(n, dtype=np.int64), each * num_arms)
+        return Plan.explore_each(each, n, num_arms)
 
     def report(self, feedback: Feedback) -> None:
         """Nothing to say."""

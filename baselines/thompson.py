@@ -54,6 +54,6 @@ class LocalAgents(FedCIAgents):
         """Nothing to say."""
         self.count(feedback)
         if self.policy.estimate_sigma and self.plan_end == self.phase_end:
-            squares, freedom = np.split(self.residuals(), 2, axis=1)
+            squares, freedom = np.split(self.residuals, 2, axis=1)
             self.sigma = self.policy.corrected_sigma(self.view.constants, squares, freedom)
             self.form_prior()

@@ -37,6 +37,12 @@ class Plan:
         return cls(np.zeros((len(arm), num_arms), dtype=np.int64), arm, length)
 
     @classmethod
+    def explore_each(cls, pulls: int, num_agents: int, num_arms: int) -> "Plan":
+        """Every agent pulls each arm `pulls` times."""
+        explore = np.full((num_agents, num_arms), pulls, dtype=np.int64)
+        return cls(explore, np.zeros(num_agents, dtype=np.int64), pulls * num_arms)
+
+    @classmethod
     def wait(cls, num_agents: int, num_arms: int) -> "Plan":
         """No pull: a round that only exchanges messages."""
         return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)

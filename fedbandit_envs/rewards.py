@@ -6,6 +6,7 @@ agent from given random numbers, for stepping.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -48,8 +49,12 @@ class GaussianRewards:
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
-        rows = np.arange(len(arms))
-        return self.means[rows, arms] + self.stds[rows, arms] * normals[:, 0]
+        places = self._row_starts + arms
+        return self.means.take(places) + self.stds.take(places) * normals[:, 0]
+
+    @cached_property
+    def _row_starts(self) -> IntArray:
+        return np.arange(len(self.means)) * self.means.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +165,7 @@ def reward_law(instance: BanditInstance) -> RewardLaw:
     if instance.rewards == "bernoulli":
         return BernoulliRewards(means.clip(0, 1))  # the instance allows for rounding
     if instance.context == "fixed" or isinstance(distribution, PointMass):
-        return GaussianRewards(means, np.broadcast_to(instance.noise_std, means.shape))
+        return GaussianRewards(means, np.full(means.shape, instance.noise_std))
     if isinstance(distribution, Discrete):
         at_support = np.einsum("msad,ad->msa", instance.feature_map(distribution.support), instance.theta)
         return MixtureRewards(distribution, at_support, instance.noise_std)

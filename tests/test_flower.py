@@ -6,18 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from federation_loop import Loop, federated, in_process, settings
-from proc import listening, running_with
+from proc import children_of, listening, running_with
 
 from fedbandit_envs import History
 from fedbandit_envs.faults import Faults, QuorumLost
-from fedbandit_envs.federation.local import federate
+from fedbandit_envs.federation.local import FederationError, federate
 from fedbandit_envs.federation.processes import Processes
 from fedbandit_envs.federation.settings import Settings
 
@@ -89,10 +89,6 @@ def test_flower_carries_the_counted_bytes_and_little_else() -> None:
     assert counted < sum(sizes) < counted + 600 * len(packets)
 
 
-def when(turn: int, act: Callable[[], None]) -> Callable[[dict[str, Any]], None]:
-    return lambda told: act() if told["turn"] == turn else None
-
-
 class Killing:
     """Kills the SuperNodes of some clients, with all their children, after a turn."""
 
@@ -107,7 +103,9 @@ class Killing:
         if turn["turn"] == self._turn:
             assert self._processes is not None
             for client in self._clients:
-                os.killpg(self._processes.pid(f"client-{client:03d}"), signal.SIGKILL)
+                supernode = self._processes.pid(f"client-{client:03d}")
+                for pid in {supernode, *children_of(supernode)}:
+                    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> None:
@@ -144,9 +142,8 @@ def test_an_interrupted_command_leaves_no_process_behind(number: signal.Signals,
     command = [sys.executable, "-m", "fedbandit_envs.cli", "federate", "--policy", "Fed-PECD", "--agents", "2"]
     process = subprocess.Popen(
         [*command, "--set", "max_cycles=30", "--out", str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
     while not list(out.glob("flower/apps/*")) and time.monotonic() < deadline:
@@ -160,7 +157,7 @@ def test_an_interrupted_command_leaves_no_process_behind(number: signal.Signals,
 def test_an_error_of_the_server_ends_the_run_and_all_processes(out: Path) -> None:
     run = of("Fed-PECD", 2, 13)
     broken = Settings(run.policy, {"delta": 2.0}, run.constants, run.environment, run.arguments, run.seed)
-    with pytest.raises(Exception, match="delta: expected a number strictly between 0 and 1"):
+    with pytest.raises(FederationError, match="ValueError: delta: expected a number strictly between 0 and 1"):
         federate(broken, 2, out=out)
 
 

@@ -4,14 +4,14 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from fedbandit_envs.channel import Channel, Ledger
 from fedbandit_envs.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.federation.client import HELLO, PLAY
-from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, read_reply
+from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.knowledge import Constants
 from fedbandit_envs.protocol import Message, Policy, ProtocolError, ServerSide, State
@@ -106,7 +106,7 @@ class Coordinator:
         if again:
             answers |= self._transport.exchange({node: self._request(node) for node in again}, self._timeout)
         replies, failed = self._read(nodes, answers)
-        agreed(replies, failed, "form of the message", _form, self._accepts)
+        agreed(replies, failed, "form of the message", form, self._accepts)
         number = self.ledger.rounds
         down = self._answered(replies, failed, saved_in)
         faults = self._missing(replies, failed, number)
@@ -245,13 +245,3 @@ class Coordinator:
         self._channel.ledger = Ledger.restored(state["ledger"])
         self.faults = faults_from_tree(state["faults"])
         self._nodes = {}
-
-
-def _form(reply: Reply) -> Any:
-    """What must be the same in all messages of a round; None for a client with nothing to say."""
-    message = reply.message
-    if message is None:
-        return None
-    arrays = sorted((name, array.dtype.str, array.shape[1:]) for name, array in message.arrays.items())
-    masks = sorted((name, mask.shape[1:]) for name, mask in message.present.items())
-    return message.kind, tuple(arrays), tuple(masks)

@@ -5,6 +5,7 @@ their state and record, and a reward source of its own in place of the simulatio
 """
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -136,29 +137,30 @@ def _answer(reply: Message) -> Packet | str:
 def main(grid: Grid, context: Context) -> None:
     """Play to the horizon; the state is saved after each turn when the configuration names a folder."""
     config = context.run_config
-    settings = Settings.of(config)
-    coordinator = Coordinator(
-        settings.make_policy(),
-        settings.constants,
-        GridTransport(grid),
-        quorum=float(config.get("quorum", 0.5)),
-        timeout=float(config.get("timeout", 120.0)),
-    )
     folder = Path(str(config["folder"])) if config.get("folder") else None
-    file = None if folder is None else folder / STATE_FILE
-    if file is not None and file.exists():
-        coordinator.restore(storage.load(file))
-    coordinator.wait_for(int(config.get("clients", 1)), float(config.get("timeout", 120.0)))
+    _tell(folder, {"process": os.getpid()})
     try:
-        while not coordinator.done:
-            progress = coordinator.advance(saved_in=str(folder or ""))
-            if file is not None:
-                storage.save(file, coordinator.snapshot())
-            _tell(folder, _line(progress))
+        _play(grid, config, folder)
     except Exception as error:
         _tell(folder, {"error": f"{type(error).__name__}: {error}"})
         raise
     _tell(folder, {"done": True})
+
+
+def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
+    settings = Settings.of(config)
+    timeout = float(config.get("timeout", 120.0))
+    transport, quorum = GridTransport(grid), float(config.get("quorum", 0.5))
+    coordinator = Coordinator(settings.make_policy(), settings.constants, transport, quorum=quorum, timeout=timeout)
+    file = None if folder is None else folder / STATE_FILE
+    if file is not None and file.exists():
+        coordinator.restore(storage.load(file))
+    coordinator.wait_for(int(config.get("clients", 1)), timeout)
+    while not coordinator.done:
+        progress = coordinator.advance(saved_in=str(folder or ""))
+        if file is not None:
+            storage.save(file, coordinator.snapshot())
+        _tell(folder, _line(progress))
 
 
 def _line(progress: Progress) -> dict[str, Any]:

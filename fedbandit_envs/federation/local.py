@@ -12,33 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.faults import QuorumLost
-from fedbandit_envs.federation.processes import Processes, free_ports, listens
+from fedbandit_envs.faults import Faults, QuorumLost
+from fedbandit_envs.federation.processes import Processes, free_ports, listens, runs
 from fedbandit_envs.federation.record import collected
-from fedbandit_envs.federation.settings import Config, Settings
+from fedbandit_envs.federation.settings import Config, Settings, write_app
 from fedbandit_envs.history import History
 from fedbandit_envs.validation import real_number, whole_number
 
 HOST = "127.0.0.1"
-_START = 120.0  # seconds for the SuperLink to start, and to take the run
-_APP = """\
-[project]
-name = "fedbandit"
-version = "1.0.0"
-description = "A federated bandit"
-license = "MIT"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "fedbandit"
-
-[tool.flwr.app.components]
-serverapp = "fedbandit_envs.federation.flower:server_app"
-clientapp = "fedbandit_envs.federation.flower:client_app"
-
-[tool.flwr.app.config]
-{config}
-"""
+_START = 120.0  # seconds for the SuperLink to start, to take the run, and to start the server
+_LOOK = 10.0  # seconds between two looks whether the server is still there
+_POLL = 0.3  # seconds between two looks at the progress
 
 
 class FederationError(RuntimeError):
@@ -75,6 +59,7 @@ def federate(
     _check_flower()
     blocks = _blocks(clients, settings.constants.num_agents)
     real_number("timeout", timeout, above=0)
+    Faults(quorum=quorum)  # refuses what is no share
     with _folder(out) as folder, Processes(folder / "logs") as processes:
         config = {
             **settings.config(),
@@ -103,7 +88,13 @@ def _blocks(clients: int | Sequence[Sequence[int]], num_agents: int) -> list[lis
         if whole_number("clients", clients, at_least=1) > num_agents:
             raise ValueError(f"clients: expected at most one for each of {num_agents} agents, got {clients}; use fewer")
         return [block.tolist() for block in np.array_split(np.arange(num_agents), clients)]
-    return [list(map(int, block)) for block in clients]
+    blocks = [list(map(int, block)) for block in clients]
+    if sorted(agent for block in blocks for agent in block) != list(range(num_agents)) or not all(blocks):
+        raise ValueError(
+            f"clients: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
+            "give a number to split them evenly"
+        )
+    return blocks
 
 
 @contextmanager
@@ -133,12 +124,9 @@ def _start(
     processes: Processes, folder: Path, config: Config, blocks: list[list[int]], rewards: Mapping[int, str]
 ) -> None:
     app, home = folder / "app", folder / "flower"
-    for path in (app, home):
-        path.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
     port, *ports = free_ports(1 + len(blocks), HOST)
-    # A string in JSON is one in TOML too.
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
-    (app / "pyproject.toml").write_text(_APP.format(config=lines))
+    write_app(app, config)
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{HOST}:{port}"\ninsecure = true\n'
     )
@@ -198,6 +186,7 @@ def _told(folder: Path) -> int:
 def _watch(processes: Processes, folder: Path, told: int, on_progress: Callable[[dict[str, Any]], None]) -> None:
     """Follow the run to its end."""
     file = folder / "server" / "progress.jsonl"
+    server, deadline = 0, time.monotonic() + _START
     while True:
         text = file.read_text()[told:] if file.exists() else ""
         complete = text[: text.rfind("\n") + 1]
@@ -208,7 +197,12 @@ def _watch(processes: Processes, folder: Path, told: int, on_progress: Callable[
                 raise QuorumLost(message) if kind == QuorumLost.__name__ else FederationError(line["error"])
             if "done" in line:
                 return
-            on_progress(line)
-        if "superlink" in processes.ended():
-            raise FederationError(f"expected the SuperLink to run, got its end:\n{processes.log('superlink')}")
-        time.sleep(0.3)
+            if "process" in line:
+                server = line["process"]
+            else:
+                on_progress(line)
+        if not complete and time.monotonic() > deadline:
+            if not server or not runs(server) or "superlink" in processes.ended():
+                raise FederationError(f"expected the server to run, got its end:\n{processes.log('superlink')}")
+            deadline = time.monotonic() + _LOOK
+        time.sleep(_POLL)

@@ -15,7 +15,7 @@ _GRACE = 5.0  # seconds between asking and forcing
 
 
 class Processes:
-    """Starts programs, each in a process group of its own, and stops the groups: by the end, an error or a signal."""
+    """Starts programs, and stops them with all their children: in the end, after an error, or at SIGTERM."""
 
     def __init__(self, logs: Path):
         self._logs = logs
@@ -65,37 +65,56 @@ class Processes:
         return file.read_text(errors="replace")[-characters:] if file.exists() else ""
 
     def stop(self) -> None:
-        """End every group, children of children included; the last that was started first."""
-        groups = [process.pid for process in reversed(self._started.values())]
-        for group in groups:
-            _signal(group, signal.SIGTERM)
+        """End every program with all its children; some of these have sessions of their own, so they are looked up."""
+        family = _family({process.pid for process in self._started.values()})
+        for process in reversed(self._started.values()):
+            _signal(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + _GRACE
-        while any(map(_alive, groups)) and time.monotonic() < deadline:
-            for process in self._started.values():
-                process.poll()  # takes note of those that have ended, so that their groups can be empty
+        while (left := self._running(family)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        for group in groups:
-            _signal(group, signal.SIGKILL)
-        for process in self._started.values():
-            process.wait()
+        while left:
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+            time.sleep(0.1)
+            left = self._running(family)
         self._started.clear()
+
+    def _running(self, family: set[int]) -> set[int]:
+        """Those of the family that still run, with children that they have had since; added to the family."""
+        for process in self._started.values():
+            process.poll()  # takes note of those that have ended
+        family |= _family(family)
+        return family & _table().keys()
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _signal(group: int, number: int) -> None:
+def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it is gone
-        os.killpg(group, number)
+        os.kill(pid, number)
 
 
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _table() -> dict[int, int]:
+    """The parent of each process that runs; those that have ended and wait to be noticed are left out."""
+    lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid=,stat="], text=True).splitlines()
+    rows = [line.split() for line in lines]
+    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
+
+
+def _family(pids: set[int]) -> set[int]:
+    """These processes that run, and all below them."""
+    table = _table()
+    found = pids & table.keys()
+    while below := {pid for pid, parent in table.items() if parent in found and pid not in found}:
+        found |= below
+    return found
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs."""
+    return pid in _table()
 
 
 def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:

@@ -97,3 +97,13 @@ def agreed(
     for node in [node for nodes in ranked if nodes is not right for node in nodes]:
         failed[node] = f"{name}: expected {expected} as most others have, got {of(replies[node])}"
         del replies[node]
+
+
+def form(reply: Reply) -> Any:
+    """What must be the same in all messages of a round; None for a client with nothing to say."""
+    message = reply.message
+    if message is None:
+        return None
+    arrays = sorted((name, array.dtype.str, array.shape[1:]) for name, array in message.arrays.items())
+    masks = sorted((name, mask.shape[1:]) for name, mask in message.present.items())
+    return message.kind, tuple(arrays), tuple(masks)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedbandit_envs.env import HiddenContextBandit
@@ -12,6 +13,24 @@ from fedbandit_envs.registration import make, make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 
 Config = dict[str, str | int | float | bool]  # what Flower's configurations hold
+_APP = """\
+[project]
+name = "fedbandit"
+version = "1.0.0"
+description = "A federated bandit"
+license = "MIT"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "fedbandit"
+
+[tool.flwr.app.components]
+serverapp = "fedbandit_envs.federation.flower:server_app"
+clientapp = "fedbandit_envs.federation.flower:client_app"
+
+[tool.flwr.app.config]
+{config}
+"""
 
 
 @dataclass(frozen=True)
@@ -96,3 +115,14 @@ class Settings:
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:
     observe = "context" if policy.observes == "context" else "distribution"
     return make(environment, **arguments, observe=observe)
+
+
+def write_app(folder: str | Path, config: Config) -> None:
+    """Write the app that `flwr run` takes: a configuration that names the apps of this package, and no code.
+
+    Example: `write_app("app", {**settings.config(), "clients": 3, "quorum": 0.5, "timeout": 600.0, "folder": ""})`.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    # A string in JSON is one in TOML too.
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
+    (Path(folder) / "pyproject.toml").write_text(_APP.format(config=lines), encoding="utf-8")
