@@ -30,7 +30,7 @@ class OthersEstimate:
         along = np.einsum("nsad,nad->nsa", features, self.Vpsi)
         mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[:, None]
         variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
-        return mean, variance + along**2 * self.gain[:, None]
+        return mean, (variance + along**2 * self.gain[:, None]).clip(min=0)
 
 
 def without_own_share(

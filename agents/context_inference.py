@@ -21,7 +21,7 @@ from fedbandit_envs.validation import FloatArray, IntArray, real_number, whole_n
 _SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
 _NEWS = 0.1  # relative change of a report's precision that makes it worth sending
 _WORTH_OF_SIGMA = 5.0  # degrees of freedom that the assumed noise scale counts for, beside those of the residuals
-_LEAST_SIGMA = 1e-6  # in units of theta_std: noise of scale 0 would divide by 0
+_LEAST_SIGMA = 1e-4  # in units of theta_std: with less noise, an own share can't be told from the whole in 64 bits
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ class Belief:
         common = self.factors - self.factors[rows, :, arm][:, :, None]
         variance = self.variance + self.variance[rows, :, arm][:, :, None]
         variance += np.einsum("nsaq,nsaq->nsa", common, common)
+        variance[rows, :, arm] = 0
         average = np.einsum("ns,nsa->na", weights, mean)
         spread = np.einsum("ns,nsa->na", weights, variance + (mean - average[:, None]) ** 2)
         return average, spread, np.einsum("ns,nsa->na", weights, _positive_part(mean, np.sqrt(variance)))
@@ -98,7 +99,7 @@ class Belief:
         return Belief(self.log_weights[index], self.mean[index], self.variance[index], self.factors[index])
 
     def _samples(self, own: FloatArray, z: FloatArray, uniforms: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Centres and deviations of k samples, (n, k or 1, K), from normals (n, k, K) and (n, k, q), uniforms (n, k)."""
+        """Centres and deviations (n, k or 1, K) of k samples, from normals (n, k, K), (n, k, q) and uniforms (n, k)."""
         n, components, _, q = self.factors.shape
         if components == 1:
             own *= np.sqrt(self.variance)

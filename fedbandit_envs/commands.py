@@ -199,6 +199,12 @@ def reproduce(options: argparse.Namespace) -> int:
         print()
         _show(grid(options.out, executor=executor_of(options), **keywords), every=True)
         print(f"\n{NOTE}", end="")
+    if options.beyond:
+        from fedbandit_envs.beyond import beyond
+
+        print()
+        _show(beyond(options.out, options.trials, executor_of(options), **keywords).goals, every=True)
+        print(f"\nwritten to {Path(options.out) / 'beyond'}: report.md, goals.csv, spread.pdf, communication.pdf")
     print(f"\nwritten to {options.out}: report.md, figure.pdf, numbers.csv, verdicts.csv{', grid.csv' * options.grid}")
     return 0 if found.ok else 1
 

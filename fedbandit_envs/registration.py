@@ -71,10 +71,17 @@ def _installed_policies() -> dict[str, str]:
 
 
 def register_policy(name: str, policy: str | type[Policy]) -> None:
-    """Make a policy known by name: a class, or "my_package:MyPolicy"; another one of that name is refused."""
-    if name in _installed_policies() or _registered.get(name, policy) != policy:
+    """Make a policy known by name: a class, or "my_package:MyPolicy"; another one of that name is refused.
+
+    The same class defined anew, as when a notebook's cell is run again, takes the place of the old one.
+    """
+    if name in _installed_policies() or _address(_registered.get(name, policy)) != _address(policy):
         raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
     _registered[name] = policy
+
+
+def _address(policy: str | type[Policy]) -> str:
+    return policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
 
 
 def registered_policies() -> dict[str, str]:

@@ -147,3 +147,24 @@ class TestRegistering:
         fb.register_policy("Dict", "builtins:dict")
         with pytest.raises(ValueError, match=r"'Dict' to name a subclass of fedbandit_envs\.Policy"):
             fb.make_policy("Dict")
+
+
+def test_a_class_defined_anew_takes_the_place_of_the_old_one_of_its_name():
+    from fedbandit_envs import registration
+
+    def cell():
+        class Cell(fb.Policy):
+            def agents(self, view):
+                raise NotImplementedError
+
+        return Cell
+
+    first, second = cell(), cell()
+    fb.register_policy("Test-Cell", first)
+    try:
+        fb.register_policy("Test-Cell", second)
+        assert policy_class("Test-Cell") is second
+        with pytest.raises(ValueError, match="not taken"):
+            fb.register_policy("Test-Cell", "elsewhere:Cell")
+    finally:
+        del registration._registered["Test-Cell"]

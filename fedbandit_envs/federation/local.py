@@ -91,7 +91,7 @@ def _blocks(clients: int | Sequence[Sequence[int]], num_agents: int) -> list[lis
     blocks = [list(map(int, block)) for block in clients]
     if sorted(agent for block in blocks for agent in block) != list(range(num_agents)) or not all(blocks):
         raise ValueError(
-            f"clients: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
+            f"clients: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks}; "
             "give a number to split them evenly"
         )
     return blocks
