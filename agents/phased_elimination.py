@@ -238,4 +238,4 @@ class PhasedServer(ServerSide):
 
     def heard(self, weights: FloatArray) -> BoolArray:
         """(K,) the arms of A^p: those with any exploration behind them."""
-        return weights.any(axis=0)
+        return np.asarray(weights.any(axis=0))

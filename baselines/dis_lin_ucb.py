@@ -60,7 +60,7 @@ class DisLinUCBAgents(IndexAgents):
         """Start anew from the sums over all agents, (K, d, d) and (K, d)."""
         psi = self.view.psi
         W = np.eye(psi.shape[2]) + gram
-        inverse = np.linalg.inv(W)
+        inverse = np.asarray(np.linalg.inv(W), dtype=np.float64)
         self.q: FloatArray = quadratic_forms(psi, inverse)
         self.p: FloatArray = np.einsum("nad,ad->na", psi, (inverse @ moments[..., None])[..., 0])
         self.log_det: FloatArray = np.linalg.slogdet(W)[1]  # (K,)
