@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
     from fedbandit_envs.env import HiddenContextBandit
     from fedbandit_envs.experiment import Experiment, PolicySpec
+    from fedbandit_envs.faults import Faults, QuorumLost
     from fedbandit_envs.features import FeatureFunction, FeatureMap, Identity, Table
     from fedbandit_envs.generators import Household, Linear, MovieLens, Synthetic
     from fedbandit_envs.history import History
@@ -40,6 +41,7 @@ __all__ = [
     "Discrete",
     "ExpectedFeatures",
     "Experiment",
+    "Faults",
     "FeatureFunction",
     "FeatureMap",
     "Feedback",
@@ -58,6 +60,7 @@ __all__ = [
     "PolicySpec",
     "ProtocolError",
     "PullStatistics",
+    "QuorumLost",
     "RecordRegret",
     "Result",
     "ServerSide",
@@ -96,6 +99,10 @@ _HOMES = {
     "experiment": (
         "Experiment",
         "PolicySpec",
+    ),
+    "faults": (
+        "Faults",
+        "QuorumLost",
     ),
     "features": (
         "FeatureFunction",

@@ -175,7 +175,8 @@ def audit(options: argparse.Namespace) -> int:
     seed, fine = experiment.trial_seed(whole_number("trial", options.trial, at_least=0)), True
     for spec in experiment.policies:
         policy = spec.make()
-        found = check(play(experiment.environment_for(policy), policy, seed=seed, record=True))
+        env = experiment.environment_for(policy)
+        found = check(play(env, policy, seed=seed, record=True, faults=experiment.faults()))
         print(f"{spec.label}\n{found}\n")
         fine = fine and found.ok
     return 0 if fine else 1

@@ -112,6 +112,10 @@ class Experiment:
         observe = "context" if policy.observes == "context" else "distribution"
         return make(self.environment, **self.arguments, observe=observe)
 
+    def faults(self) -> Faults | None:
+        """The reports that are lost in each trial."""
+        return Faults(dropout=self.dropout) if self.dropout else None
+
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
         for spec in self.policies:

@@ -154,7 +154,8 @@ class Message:
             object.__setattr__(self, "agents", _frozen(np.array(self.agents, dtype=np.int64)))
         self._check(arrays, masks)
         for name, mask in masks.items():
-            arrays[name][~mask] = 0
+            if not mask.all():
+                arrays[name][~mask] = 0
         for name, content in (("arrays", arrays), ("present", masks)):
             object.__setattr__(self, name, MappingProxyType({key: _frozen(array) for key, array in content.items()}))
 
@@ -201,12 +202,11 @@ class Message:
             return self
         if not len(self.agents):
             return None
+        if np.array_equal(self.agents, agents):
+            return self
         position = np.searchsorted(self.agents, agents).clip(max=len(self.agents) - 1)
         mine = position[self.agents[position] == agents]
-        if not len(mine):
-            return None
-        whole = len(mine) == len(self.agents) and bool((mine == np.arange(len(mine))).all())
-        return self if whole else self.rows(mine)
+        return self.rows(mine) if len(mine) else None
 
     def tree(self) -> State:
         """The message as plain arrays, for storage."""

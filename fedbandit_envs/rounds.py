@@ -59,6 +59,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             )
         self.bandit, self.policy = bandit, policy
         self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
+        self._together = np.array_equal(self._blocks[0], np.arange(len(bandit.possible_agents)))  # one block, in order
         self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
         if faults is not None:
@@ -76,8 +77,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._view = view
         self.constants = view.constants
         self._sides: list[AgentSide] = [
-            self.policy.agents(view if len(self._blocks) == 1 and _in_order(rows) else view.rows(rows))
-            for rows in self._blocks
+            self.policy.agents(view if self._together else view.rows(rows)) for rows in self._blocks
         ]
         self._server = self.policy.server(self.constants)
         self._channel = Channel(view.constants.num_agents, Ledger(view.constants.num_agents))
@@ -128,7 +128,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         up, shortage = None, None
         if not self.done:  # after the last step nothing is reported or charged: nobody would use it
             reports = [
-                side.report(feedback if len(self._blocks) == 1 and _in_order(rows) else feedback.rows(rows))
+                side.report(feedback if self._together else feedback.rows(rows))
                 for rows, side in zip(self._blocks, self._sides, strict=True)
             ]
             up = self._channel.up(reports, self._taken, None if self._faults is None else self._arriving)
@@ -274,10 +274,6 @@ def play(
     while not rounds.done:
         rounds.advance()
     return rounds.history()
-
-
-def _in_order(rows: IntArray) -> bool:
-    return bool((rows == np.arange(len(rows))).all())
 
 
 def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:

@@ -6,7 +6,6 @@ import numpy as np
 
 from fedbandit_envs.channel import COUNTS
 from fedbandit_envs.experiment import Experiment
-from fedbandit_envs.faults import Faults
 from fedbandit_envs.history import History
 from fedbandit_envs.instance import REGRETS
 from fedbandit_envs.rounds import play
@@ -27,11 +26,10 @@ def play_trial(experiment: Experiment, trial: int) -> Record:
     """Play trial number `trial`; the first `experiment.audited` trials are also checked against theory."""
     seed = experiment.trial_seed(trial)
     audit = trial < experiment.audited
-    faults = Faults(dropout=experiment.dropout) if experiment.dropout else None
     policies: Record = {}
     for place, spec in enumerate(experiment.policies):
         policy = spec.make()
-        history = play(experiment.environment_for(policy), policy, seed=seed, record=audit, faults=faults)
+        history = play(experiment.environment_for(policy), policy, seed=seed, record=audit, faults=experiment.faults())
         policies[str(place)] = summary(history) | ({"audit": audited(history)} if audit else {})
     return {"trial": trial, "seed": str(seed), "policies": policies}
 

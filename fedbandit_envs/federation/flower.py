@@ -89,7 +89,7 @@ def _file(context: Context) -> Path | None:
 
 
 def _content(packet: Packet) -> RecordDict:
-    return RecordDict({_RECORD: ConfigRecord(packet)})
+    return RecordDict({_RECORD: ConfigRecord({**packet})})
 
 
 class GridTransport:
