@@ -196,3 +196,10 @@ def test_an_experiment_can_be_swept_over_dropout_and_drawn_against_it(tmp_path: 
     assert (most < none).all()
     figure = fb.plotting.regret_against(results, parameter)
     assert figure.axes[0].get_xlabel() == "probability that a report is lost"
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_an_audit_of_a_run_with_faults_checks_its_accounts_and_claims_no_theorem(name: str) -> None:
+    found = fb.audit(played(name, Faults(dropout=0.3)))
+    assert found.ok
+    assert not any("regret" in row.claim for row in found.claims)
