@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""

@@ -1,4 +1,4 @@
-"""Fed-CI: federated context inference with Thompson sampling (ALGORITHMS.md section 9)."""
+"""Fed-CI: federated context inference with Thompson sampling."""
 
 from dataclasses import dataclass
 

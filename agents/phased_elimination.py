@@ -21,7 +21,16 @@ from fedbandit_agents.estimation import (
 
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
-from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, one_of, probability, real_number, whole_number
+from fedbandit_envs.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    one_of,
+    probability,
+    real_number,
+    true_or_false,
+    whole_number,
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class PhasedElimination(Policy):
             whole_number("phases", self.phases, at_least=1)
         one_of("allocation", self.allocation, ("g-optimal", "uniform"))
         real_number("gap", self.gap, above=0)
+        true_or_false("pad", self.pad)
+        true_or_false("count_init", self.count_init)
 
     def budget(self, phase: int) -> int:
         """f_p = c n^p."""

@@ -11,6 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from fedbandit_envs.contexts import Discrete, Gaussian
+from fedbandit_envs.features import LINEAR_MAPS
 from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import BanditInstance
 from fedbandit_envs.knowledge import Constants, View
@@ -101,6 +103,8 @@ class _Phase:
 
 def audit(history: History) -> Audit:
     """Check a run that was recorded (`play(..., record=True)`)."""
+    if not isinstance(history, History):
+        raise ValueError(f"history: expected a History, got {type(history).__name__}; use play(..., record=True)")
     if history.exchanges is None or history.instance is None or history.view is None:
         raise ValueError("history: expected one with its messages, got one without; use play(..., record=True)")
     claims = [*_accounts(history)]
@@ -142,8 +146,9 @@ def _theorem(
     history: History, policy: TheoremPolicy, instance: BanditInstance, view: View, phases: list[_Phase]
 ) -> Iterator[Claim]:
     constants = history.constants
-    exact = bool((view.psi == instance.phi).all())
-    claimed = _is_claimed(policy, instance, exact)
+    exact = instance.context == "fixed" and np.array_equal(view.psi, instance.phi)
+    norms = np.linalg.norm(view.psi, axis=-1)
+    claimed = _is_claimed(policy, instance, exact) and (policy.ell or constants.ell) <= norms.min() * (1 + 1e-9)
     means = instance.distribution_means if instance.context == "resampled" else instance.means
     gaps = instance.gaps("distribution_regret" if instance.context == "resampled" else "regret")
     scale = policy.width * policy.sigma * policy.alpha(constants)
@@ -165,7 +170,9 @@ def _theorem(
     designed = policy.allocation == "g-optimal"
     yield from _design(policy, view, phases, dimensions, designed)
     claimed = claimed and covered and designed
-    yield from _regret(history, policy, phases, dimensions, gaps, scale * constants.L / ell, claimed)
+    yield from _regret(
+        history, policy, phases, dimensions, gaps, scale * max(constants.L, float(norms.max())) / ell, claimed
+    )
     M, K, d = constants.num_agents, constants.num_arms, constants.dim
     bound = M * K * (d * d + 2 * d) + len(phases) * M * K * (d * d + 2 * d + 2)
     yield Claim("scalars sent, both ways", bound, history.ledger.scalars)
@@ -173,13 +180,23 @@ def _theorem(
 
 def _is_claimed(policy: TheoremPolicy, instance: BanditInstance, exact: bool) -> bool:
     """Whether the widths are honest: they cover the noise, and for resampled contexts what these add to it."""
-    constants = instance.constants(1)
-    if exact:
-        return policy.sigma * policy.width >= constants.noise_std
+    proxy = 0.0 if exact else _context_proxy(instance)
+    return bool(policy.sigma * policy.width >= np.sqrt(instance.constants(1).noise_std ** 2 + proxy))
+
+
+def _context_proxy(instance: BanditInstance) -> float:
+    """The variance proxy v of <theta, phi - psi> for which it is sub-Gaussian; infinite where none is known."""
+    distribution, feature_map, theta = instance.distribution, instance.feature_map, instance.theta
     if instance.context != "resampled":
-        return False
-    tau = np.diagonal(instance.distribution.reward_covariance(instance.feature_map, instance.theta), axis1=1, axis2=2)
-    return bool(policy.sigma * policy.width >= np.sqrt(constants.noise_std**2 + tau.max()))
+        return np.inf  # a bias, which no width covers
+    if isinstance(distribution, Discrete):  # bounded, so half the range squared
+        rewards = np.einsum("msad,ad->msa", feature_map(distribution.support), theta)
+        possible = distribution.weights[..., None] > 0
+        highest, lowest = np.where(possible, rewards, -np.inf).max(1), np.where(possible, rewards, np.inf).min(1)
+        return float(((highest - lowest) / 2).max() ** 2)
+    if isinstance(distribution, Gaussian) and isinstance(feature_map, LINEAR_MAPS):
+        return float(np.diagonal(distribution.reward_covariance(feature_map, theta), axis1=1, axis2=2).max())
+    return np.inf
 
 
 def _design(

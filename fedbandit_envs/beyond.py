@@ -1,7 +1,7 @@
 """Beyond the paper: all policies, hidden and exact, over problems and spreads of the context; what Fed-CI gains.
 
-Policies run with widths scaled to the true noise (`sigma`), so that nobody suffers from a wrong scale. Long runs, at the
-paper's horizon, are of policies that play whole plans; short ones have the step-by-step policies too.
+Policies run with widths scaled to the true noise (`sigma`), so that nobody suffers from a wrong scale. Long runs, at
+the paper's horizon, are of policies that play whole plans; short ones have the step-by-step policies too.
 """
 
 import math
@@ -16,6 +16,8 @@ from fedbandit_envs.folder import make_folder, write_whole
 from fedbandit_envs.registration import policy_class, policy_names, policy_parameters
 from fedbandit_envs.reproduce import numbers
 from fedbandit_envs.results import Columns, Result, table_text, write_table
+from fedbandit_envs.robustness import HORIZON, robustness
+from fedbandit_envs.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.running import run_all
 from fedbandit_envs.statistics import paired_difference
 
@@ -51,6 +53,7 @@ class Beyond:
     long: Mapping[str, Result]  # by setting
     short: Mapping[str, Result]
     goals: Columns
+    robustness: Columns
 
 
 def settings() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -91,7 +94,8 @@ def beyond(
     found_long = run_all(long, folder / "long", executor, force=force)
     found_short = run_all(short, folder / "short", executor, force=force)
     rows = [goal_row(name, result) for name, result in found_long.items()]
-    found = Beyond(found_long, found_short, {column: [row[column] for row in rows] for column in rows[0]})
+    goals = {column: [row[column] for row in rows] for column in rows[0]}
+    found = Beyond(found_long, found_short, goals, robustness(min(trials, ROBUSTNESS_TRIALS), executor))
     _write(found, folder)
     return found
 
@@ -151,19 +155,22 @@ def _common_legend(figure: "Figure", grid: Any) -> None:
 
 REPORT = """# Beyond the paper
 
-M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured against the best arm for the true context. {ours} is
-Bayesian: no guarantee is proved. {floor} and Fed-PE are shown the true context, all others mu_i.
+M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured against the best arm for the true context.
+{ours} is Bayesian: no guarantee is proved. {floor} and Fed-PE are shown the true context, most others mu_i.
 
 ## Goals (T = {long:,}, {trials} trials)
 
-At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else not more
-than it; on MovieLens at most {floors} times the floor. Verdicts by paired t intervals of 95 %.
+At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else not
+more than it; on MovieLens at most {floors} times the floor. Verdicts by paired t intervals of 95 %.
 
 {goals}
 ![regret against the spread of the context](spread.png)
 
 ![regret against communication](communication.png)
 
+## Wrong assumptions (T = {wrong_horizon:,}, at most {wrong_trials} trials)
+
+{robustness}
 ## All policies that play whole plans (T = {long:,}, {trials} trials)
 
 {table_long}
@@ -193,6 +200,9 @@ def report(found: Beyond) -> str:
         trials=len(first.records),
         few=len(few.records),
         goals=table_text(found.goals, "markdown"),
+        wrong_horizon=HORIZON,
+        wrong_trials=ROBUSTNESS_TRIALS,
+        robustness=table_text(found.robustness, "markdown"),
         table_long=table_text(tables[0], "markdown"),
         table_short=table_text(tables[1], "markdown"),
     )
@@ -204,7 +214,8 @@ def _write(found: Beyond, folder: Path) -> None:
     make_folder(folder)
     save(spread_figure(found.long), folder / "spread")
     save(communication_figure(found.short), folder / "communication")
-    for name, table in (("goals", found.goals), ("long", numbers(found.long)), ("short", numbers(found.short))):
+    tables = {"goals": found.goals, "robustness": found.robustness}
+    for name, table in (tables | {"long": numbers(found.long), "short": numbers(found.short)}).items():
         for suffix in (".csv", ".json"):
             write_table(table, folder / f"{name}{suffix}")
     write_whole(folder / "report.md", report(found).encode())

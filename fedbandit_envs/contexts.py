@@ -191,7 +191,8 @@ class Gaussian(ContextDistribution):
         mean = real_array("mean", self.mean, ("agents", "context"))
         object.__setattr__(self, "mean", mean)
         if (self.std is None) == (self.covariance is None):
-            raise ValueError("Gaussian: expected either std or covariance, got both or none; pass exactly one of them")
+            came = "neither" if self.std is None else "both"
+            raise ValueError(f"Gaussian: expected either std or covariance, got {came}; pass exactly one of them")
         if self.std is not None:
             object.__setattr__(self, "std", _checked_std(self.std, mean.shape))
         else:

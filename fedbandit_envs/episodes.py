@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit_envs.contexts import PointMass
 from fedbandit_envs.core import Episode, Tally
 from fedbandit_envs.generators import InstanceGenerator
 from fedbandit_envs.instance import BanditInstance
@@ -85,6 +86,11 @@ class EpisodicBandit:
     def instance(self) -> BanditInstance:
         """The problem of the running episode, with its truth: for recorders, never for policies."""
         return self.episode.instance
+
+    @property
+    def exact(self) -> bool:
+        """Whether agents are shown their true contexts."""
+        return self.observe == "context" or isinstance(self._prototype.distribution, PointMass)
 
     @property
     def num_arms(self) -> int:

@@ -50,7 +50,10 @@ class PolicySpec:
         if isinstance(value, str):
             return cls(value)
         if not isinstance(value, Mapping) or "name" not in value:
-            raise ExperimentError(f"policies: expected names, or tables with a name, got {value!r}")
+            raise ExperimentError(
+                f"policies: expected names, or tables with a name, got {value!r}; "
+                "use {'name': 'Fed-PECD', 'parameters': {'delta': 0.1}}"
+            )
         _check_keys("policies", value, ("name", "parameters", "label"))
         return cls(**value)
 

@@ -11,6 +11,8 @@ from fedbandit_envs.features import FeatureMap, Identity, Table
 from fedbandit_envs.instance import BanditInstance, check_kinds
 from fedbandit_envs.validation import FloatArray, IntArray, one_of, real_array, real_number, whole_number
 
+_USUAL_STD = 0.05  # of contexts; the paper gives none, and with this one its statements hold
+
 
 class InstanceGenerator(Protocol):
     """A problem family; `num_agents` and the shapes of an instance don't depend on the random numbers."""
@@ -56,7 +58,7 @@ class Synthetic:
     num_arms: int = 10
     dim: int = 3
     gap: tuple[float, float] | float = (0.2, 0.4)  # range of the suboptimality gaps, or the one gap
-    context_std: float = 0.05
+    context_std: float = _USUAL_STD
     error: str = "berkson"
     context: str = "fixed"
     noise_std: float = 1.0
@@ -117,7 +119,7 @@ class MovieLens:
     factors: str = "completed"
     users: str = "eligible"
     hidden: str = "gaussian"
-    context_std: float = 0.05
+    context_std: float = _USUAL_STD
     error: str = "berkson"
     context: str = "fixed"
     noise_std: float = 1e-3
@@ -129,10 +131,11 @@ class MovieLens:
         one_of("hidden", self.hidden, ("gaussian", "household"))
         real_number("noise_std", self.noise_std, at_least=0)
         _check_hidden(self.context, self.error, self.context_std)
-        if self.hidden == "household" and self.error == "classical":
+        if self.hidden == "household" and (self.error == "classical" or self.context_std != _USUAL_STD):
             raise ValueError(
-                "error: expected 'berkson' with hidden='household', got 'classical'; an account's mu is the true "
-                "mixture of its members, so leave error out"
+                "hidden: expected no error and no context_std with 'household', got "
+                f"error={self.error!r}, context_std={self.context_std!r}; an account's mu is the true mixture of its "
+                "members, so leave them out"
             )
         available = len(self._users())
         if self.hidden == "gaussian" and self.num_agents > available:
@@ -186,7 +189,9 @@ def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) ->
 class Household(MovieLens):
     """MovieLens accounts shared by 2 to 4 people: mu_i is the mixture of their factors, c_i one of them."""
 
-    hidden: str = "household"
+    hidden: str = field(default="household", init=False)
+    context_std: float = field(default=_USUAL_STD, init=False)
+    error: str = field(default="berkson", init=False)
 
 
 @dataclass(frozen=True, eq=False)

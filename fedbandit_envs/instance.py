@@ -57,6 +57,11 @@ class BanditInstance:
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
+            if isinstance(self.distribution, PointMass) and not np.array_equal(self.distribution.points, self.contexts):
+                raise ValueError(
+                    "contexts: expected those of the point masses, got others; what is not known exactly needs a "
+                    "Gaussian or a Discrete distribution"
+                )
         for name in ("ell", "L"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real_number(name, getattr(self, name), above=0))

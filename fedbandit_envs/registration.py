@@ -75,6 +75,8 @@ def register_policy(name: str, policy: str | type[Policy]) -> None:
 
     The same class defined anew, as when a notebook's cell is run again, takes the place of the old one.
     """
+    if not isinstance(policy, str) and not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise ValueError(f"policy: expected a subclass of Policy or 'package:Class', got {policy!r}; pass the class")
     if name in _installed_policies() or _address(_registered.get(name, policy)) != _address(policy):
         raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
     _registered[name] = policy
@@ -105,7 +107,8 @@ def policy_class(name: str) -> type[Policy]:
     """The class behind a policy's name."""
     known = _installed_policies() | _registered
     if name not in known:
-        raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{nearest(name, known)}")
+        hint = nearest(name, known) or "; choose one of these, or register_policy() yours first"
+        raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{hint}")
     found = known[name]
     if isinstance(found, str):
         module, _, attribute = found.partition(":")

@@ -44,15 +44,16 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         faults: Faults | None = None,
     ):
         bandit = getattr(env, "unwrapped", env)
-        if not isinstance(bandit, HiddenContextBandit):
+        if not isinstance(bandit, HiddenContextBandit) or not isinstance(env, ParallelEnv):
             raise ValueError(
-                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; use fb.make(id)"
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(env).__name__}; use fb.make(id), or "
+                "pettingzoo.make('parallel', id)"
             )
         super().__init__(env)
         if not isinstance(policy, Policy):
             raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
         one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
-        if policy.observes == "context" and bandit.observe != "context":
+        if policy.observes == "context" and not bandit.exact:
             raise ValueError(
                 f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
                 "context, and this environment hides it; make the environment with observe='context'"
@@ -63,6 +64,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
         if faults is not None:
+            if not isinstance(faults, Faults):
+                raise ValueError(f"faults: expected Faults, got {faults!r}; use Faults(dropout=0.1)")
             faults.check(len(bandit.possible_agents))
         self._faults = faults
         self._started = False
@@ -76,6 +79,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         view = self.bandit.view("truth" if observes == "truth" else None)
         self._view = view
         self.constants = view.constants
+        if self.policy.uncounted_steps(self.constants) >= self.constants.horizon:
+            raise ValueError(
+                f"max_cycles: expected more than the {self.policy.uncounted_steps(self.constants)} steps that "
+                f"{type(self.policy).__name__} does not count, got {self.constants.horizon}; raise it"
+            )
         self._sides: list[AgentSide] = [
             self.policy.agents(view if self._together else view.rows(rows)) for rows in self._blocks
         ]
@@ -279,8 +287,12 @@ def play(
 def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:
     if blocks is None:
         return [np.arange(num_agents)]
-    rows = [np.array(block, dtype=np.int64) for block in blocks]
-    if sorted(int(row) for block in rows for row in block) != list(range(num_agents)) or not all(map(len, rows)):
+    try:
+        rows = [np.array(block) for block in blocks]
+        whole = bool(rows) and all(block.ndim == 1 and block.dtype.kind in "iu" and len(block) for block in rows)
+    except (TypeError, ValueError):
+        whole = False
+    if not whole or sorted(np.concatenate(rows).tolist()) != list(range(num_agents)):
         raise ValueError(
             f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
             "leave blocks out to keep all agents together"

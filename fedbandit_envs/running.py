@@ -71,7 +71,13 @@ def run_all(
 ) -> dict[str, Result]:
     """Several experiments with the same workers, each in the subfolder of its name."""
     for experiment in experiments.values():
+        if not isinstance(experiment, Experiment):
+            raise ValueError(
+                f"experiment: expected an Experiment, got {experiment!r}; use Experiment(...) or Experiment.read(path)"
+            )
         experiment.check()
+    if not isinstance(executor, str) and not hasattr(executor, "submit"):
+        raise ValueError(f"executor: expected a name or an object with submit, got {executor!r}; use 'processes:2'")
     wanted = {
         name: range(experiment.trials) if only is None else [whole_number("trial", trial, at_least=0) for trial in only]
         for name, experiment in experiments.items()

@@ -96,6 +96,13 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
+def true_or_false(name: str, value: Any) -> bool:
+    """`value` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}: expected True or False, got {value!r}; pass one of them")
+    return bool(value)
+
+
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:
     """`value` if it is one of `choices`."""
     if not isinstance(value, str) or value not in choices:

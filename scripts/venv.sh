@@ -2,14 +2,18 @@
 # usage: use_venv FOLDER EXTRAS [pip options, such as constraints]; afterwards FOLDER/bin is first in PATH.
 
 find_python() {
-    local name
-    for name in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python; do
-        if [ -n "$name" ] && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    local name version found=""
+    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
+        version=$("$name" --version 2>&1) || continue # not there, or a shim for one that isn't
+        found="$found $version ($name);"
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$name"
             return
         fi
     done
-    echo "expected Python 3.11 or newer, found $(python3 --version 2>&1 || echo none); install it, or set PYTHON=/path/to/python" >&2
+    echo "expected Python 3.11 or newer, found:${found:- none}" >&2
+    echo "install one (Debian, Ubuntu: apt install python3.11 python3.11-venv; macOS: brew install python)," >&2
+    echo "or name it: PYTHON=/path/to/python3.12 $0" >&2
     return 1
 }
 
@@ -19,6 +23,7 @@ use_venv() {
     if [ ! -x "$folder/bin/python" ]; then
         python=$(find_python) || exit 1
         if ! "$python" -m venv "$folder"; then
+            rm -rf "$folder"
             echo "$python can't make virtual environments; install its venv module (on Debian: apt install python3-venv)" >&2
             exit 1
         fi

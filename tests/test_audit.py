@@ -22,7 +22,7 @@ def run(policy, seed=0, agents=20, horizon=2**12, **keywords):
 
 
 def test_an_exact_run_proves_every_claim():
-    report = audit(run(fb.make_policy("Fed-PE"), observe="context"))
+    report = audit(run(fb.make_policy("Fed-PE"), observe="context", error="classical"))
     assert report.ok
     assert len(report.claims) == 9
     assert all(claim.claimed and claim.holds for claim in report.claims)
@@ -102,7 +102,7 @@ class Lazy(PhasedElimination):
     ids=lambda x: str(x)[:12],
 )
 def test_an_audit_fails_on_a_broken_policy(broken, claim):
-    report = audit(run(broken, observe="context"))
+    report = audit(run(broken, observe="context", error="classical"))
     assert not report.ok
     assert report[claim].claimed
     assert not report[claim].holds
@@ -110,7 +110,7 @@ def test_an_audit_fails_on_a_broken_policy(broken, claim):
 
 
 def test_an_audit_prints_as_a_table():
-    text = str(audit(run(fb.make_policy("Fed-PE"), observe="context")))
+    text = str(audit(run(fb.make_policy("Fed-PE"), observe="context", error="classical")))
     assert text.splitlines()[0].split() == ["claim", "bound", "measured", "verdict"]
     assert text.count("holds") == 9
 
@@ -119,3 +119,37 @@ def test_an_audit_needs_a_recorded_run():
     env = fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=20)
     with pytest.raises(ValueError, match="record=True"):
         audit(fb.play(env, fb.make_policy("Fed-PECD"), seed=0))
+
+
+def test_nothing_is_claimed_for_features_shorter_than_the_lower_norm_says():
+    assert audit(run(fb.make_policy("Fed-PE"), observe="context", error="classical"))[ERROR].claimed
+    assert not audit(run(fb.make_policy("Fed-PE", ell=50.0), observe="context", error="classical"))[ERROR].claimed
+    berkson = audit(run(fb.make_policy("Fed-PE"), observe="context", context_std=0.3))
+    assert not berkson[ERROR].claimed  # its noise makes some features shorter than the problem's ell
+
+
+def test_bounded_contexts_are_claimed_by_their_range_and_maps_without_a_known_law_not_at_all():
+    theta = np.array([[1.0, 0.0], [0.0, 1.0]])
+    pair = fb.Discrete(np.array([[[1.0, 0.2], [0.2, 1.0]]] * 3), np.array([[0.99, 0.01]] * 3))
+    env = fb.make("fedbandit/Linear-v0", theta=theta, contexts=pair, feature_map=fb.Identity(2, 2), context="resampled")
+
+    def claimed(env, width):
+        return audit(fb.play(env, fb.make_policy("Fed-PECD", width=width), seed=0, record=True))[ERROR].claimed
+
+    assert not claimed(env, np.sqrt(1 + 0.99 * 0.01 * 0.8**2))  # the variance is not enough
+    assert claimed(env, np.sqrt(1 + 0.4**2))  # half the range is
+    own = fb.FeatureFunction(lambda c: np.repeat(np.tanh(c)[:, None] + 2, 2, axis=1), 2, 2, 2)
+    env = fb.make(
+        "fedbandit/Linear-v0",
+        theta=theta,
+        contexts=fb.Gaussian(np.ones((3, 2)), std=0.1),
+        feature_map=own,
+        context="resampled",
+        max_cycles=500,
+    )
+    assert not claimed(env, 100.0)
+
+
+def test_an_audit_of_something_else_is_refused():
+    with pytest.raises(ValueError, match="expected a History, got int"):
+        audit(3)

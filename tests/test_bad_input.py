@@ -96,8 +96,8 @@ ARGUMENTS = {
         "classical",
     ),
     "classical error of a household": (
-        lambda: fb.make("fedbandit/Household-v0", error="classical"),
-        "berkson",
+        lambda: fb.make("fedbandit/MovieLens-v0", hidden="household", error="classical"),
+        "no error",
         "classical",
     ),
     "unknown observe": (lambda: linear(observe="contexts"), "observe", "did you mean 'context'"),

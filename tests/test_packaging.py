@@ -261,7 +261,7 @@ HIDDEN = {"context_std", "error"}
 ARGUMENTS = {
     "Synthetic": COMMON | HIDDEN | {"num_arms", "dim"},
     "MovieLens": COMMON | HIDDEN | {"factors", "hidden"},
-    "Household": COMMON | HIDDEN | {"factors", "hidden"},
+    "Household": COMMON | {"factors"},
     "Linear": COMMON | {"theta", "features", "contexts", "feature_map"},
 }
 

@@ -174,17 +174,18 @@ def test_labels_are_those_of_the_experiments() -> None:
 
 # --- the script -----------------------------------------------------------------------------------------------------
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "reproduce"
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-def copied(tmp_path: Path) -> Path:
+def copied(tmp_path: Path, name: str) -> Path:
     (tmp_path / "scripts").mkdir()
-    script = tmp_path / "scripts" / "reproduce"
-    script.write_text(SCRIPT.read_text())
-    return script
+    for file in (name, "venv.sh"):
+        (tmp_path / "scripts" / file).write_text((SCRIPTS / file).read_text())
+    return tmp_path / "scripts" / name
 
 
-def test_the_script_says_which_python_it_found_and_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["reproduce", "test"])
+def test_a_script_says_which_python_it_found_and_what_to_install(tmp_path: Path, name: str) -> None:
     old = tmp_path / "python-old"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.1" && exit 0\nexit 1\n')
     old.chmod(0o755)
@@ -192,7 +193,7 @@ def test_the_script_says_which_python_it_found_and_what_to_install(tmp_path: Pat
     shim.write_text("#!/bin/sh\necho command not found >&2\nexit 127\n")
     shim.chmod(0o755)
     environment = {"PATH": "/usr/bin:/bin", "PYTHON": f"nowhere {shim} {old}"}
-    ran = subprocess.run(["bash", copied(tmp_path)], capture_output=True, text=True, env=environment)
+    ran = subprocess.run(["bash", copied(tmp_path, name)], capture_output=True, text=True, env=environment)
     assert ran.returncode == 1
     assert f"expected Python 3.11 or newer, found: Python 3.8.1 ({old})" in ran.stderr
     assert "install one" in ran.stderr
@@ -200,7 +201,7 @@ def test_the_script_says_which_python_it_found_and_what_to_install(tmp_path: Pat
 
 
 def test_the_script_passes_its_options_on(tmp_path: Path) -> None:
-    script = copied(tmp_path)
+    script = copied(tmp_path, "reproduce")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for name, body in (("python", "exit 0"), ("fedbandit", 'echo "$@"')):
         program = tmp_path / ".venv" / "bin" / name

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pettingzoo
 import pytest
 from pettingzoo.utils import BaseParallelWrapper
 from refusals import assert_refused
@@ -318,3 +319,34 @@ def test_a_policy_may_choose_not_to_count_its_start():
     not_counted = fb.play(env, fb.make_policy("Fed-PE", count_init=False), seed=1)
     np.testing.assert_array_equal(not_counted.steps, counted.steps[1:] - 2)
     np.testing.assert_array_equal(not_counted.pulls, counted.pulls[1:] - 1)
+
+
+@pytest.mark.parametrize("blocks", [3, [0, 1, 2], [[0.5, 1], [2]], [[0, 1]], [[0, 1, 2], []], [[0, 1, 1, 2]]])
+def test_blocks_that_are_no_partition_are_refused(blocks):
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=3, max_cycles=20)
+    with pytest.raises(ValueError, match=r"blocks: expected lists that hold each agent from 0 to 2 once.*got"):
+        fb.play(env, fb.make_policy("Uniform"), blocks=blocks)
+
+
+def test_a_policy_that_observes_the_context_plays_where_it_is_known():
+    rng = np.random.default_rng(0)
+    env = fb.make("fedbandit/Linear-v0", theta=rng.normal(size=(3, 2)), features=rng.normal(size=(4, 3, 2)))
+    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == env.max_cycles
+
+
+def test_things_that_are_no_environment_or_faults_are_refused():
+    with pytest.raises(ValueError, match=r"pettingzoo.make\('parallel', id\)"):
+        fb.play(pettingzoo.make("aec", "fedbandit/Linear-v0"), fb.make_policy("Uniform"))
+    with pytest.raises(ValueError, match=r"expected Faults, got 0.1; use Faults\(dropout=0.1\)"):
+        fb.play(fb.make("fedbandit/Linear-v0"), fb.make_policy("Uniform"), faults=0.1)
+
+
+def test_a_horizon_within_what_is_not_counted_is_refused():
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=5, max_cycles=5)
+    with pytest.raises(ValueError, match="expected more than the 5 steps that FedPECD does not count, got 5"):
+        fb.play(env, fb.make_policy("Fed-PECD", count_init=False))
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=5, max_cycles=50)
+    history = fb.play(env, fb.make_policy("Fed-PECD", count_init=False), seed=0)
+    counted = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
+    np.testing.assert_array_equal(history.pulls[-1], counted.pulls[-1] - 1)
+    assert history.steps[-1] == 45
