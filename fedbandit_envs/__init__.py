@@ -14,7 +14,7 @@ from fedbandit_envs.ids import environment_ids, register_environments
 
 if TYPE_CHECKING:
     from fedbandit_envs import household_v0, linear_v0, movielens_v0, plotting, synthetic_v0, testing
-    from fedbandit_envs.auditing import audit
+    from fedbandit_envs.auditing import audit, phases
     from fedbandit_envs.channel import Ledger
     from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
     from fedbandit_envs.env import HiddenContextBandit
@@ -74,6 +74,7 @@ __all__ = [
     "make",
     "make_policy",
     "movielens_v0",
+    "phases",
     "play",
     "plotting",
     "policy_names",
@@ -87,7 +88,7 @@ __all__ = [
 # Everything is imported at first use, so that `import fedbandit_envs`, which gymnasium.make() does for its users, costs
 # little more than Gymnasium and PettingZoo themselves. The names above are the same, for readers and type checkers.
 _HOMES = {
-    "auditing": ("audit",),
+    "auditing": ("audit", "phases"),
     "channel": ("Ledger",),
     "contexts": (
         "ContextDistribution",

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbandit_envs.contexts import Discrete, Gaussian
 from fedbandit_envs.features import LINEAR_MAPS
-from fedbandit_envs.history import Exchange, History
+from fedbandit_envs.history import History
 from fedbandit_envs.instance import BanditInstance
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
@@ -89,12 +89,12 @@ class Audit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Phase:
-    """One phase as the messages tell it."""
+class Phase:
+    """One phase of phased elimination, as the messages tell it."""
 
     number: int
-    theta: FloatArray  # (K, d) what the agents were sent before it
-    V: FloatArray  # (K, d, d)
+    estimates: FloatArray  # (M, K) r, from what the server sent before it
+    widths: FloatArray  # (M, K) u
     before: BoolArray  # (M, K) active before the elimination
     active: BoolArray  # (M, K) active after it
     pulls: IntArray  # (M, K) allocated
@@ -103,16 +103,22 @@ class _Phase:
 
 def audit(history: History) -> Audit:
     """Check a run that was recorded (`play(..., record=True)`)."""
-    if not isinstance(history, History):
-        raise ValueError(f"history: expected a History, got {type(history).__name__}; use play(..., record=True)")
-    if history.exchanges is None or history.instance is None or history.view is None:
-        raise ValueError("history: expected one with its messages, got one without; use play(..., record=True)")
+    _check_recorded(history)
+    assert history.instance is not None
+    assert history.view is not None
     claims = [*_accounts(history)]
     policy = history.policy
     # The theorem is about runs in which every report arrives.
     if isinstance(policy, TheoremPolicy) and policy.theorem and not history.faults:
-        claims += _theorem(history, policy, history.instance, history.view, list(_phases(history)))
+        claims += _theorem(history, policy, history.instance, history.view, phases(history))
     return Audit(tuple(claims))
+
+
+def _check_recorded(history: History) -> None:
+    if not isinstance(history, History):
+        raise ValueError(f"history: expected a History, got {type(history).__name__}; use play(..., record=True)")
+    if history.exchanges is None or history.instance is None or history.view is None:
+        raise ValueError("history: expected one with its messages, got one without; use play(..., record=True)")
 
 
 def _accounts(history: History) -> Iterator[Claim]:
@@ -125,25 +131,37 @@ def _accounts(history: History) -> Iterator[Claim]:
     yield Claim("scalars up in the ledger differ from the messages by", 0, abs(sent - history.ledger.scalars_up))
 
 
-def _phases(history: History) -> Iterator[_Phase]:
+def phases(history: History) -> list[Phase]:
+    """Active sets, estimates and widths of each phase of a recorded run of Fed-PECD or Fed-PE."""
+    _check_recorded(history)
+    policy = history.policy
+    if not (isinstance(policy, TheoremPolicy) and policy.theorem):
+        raise ValueError(
+            f"history: expected a run of Fed-PECD or Fed-PE, got one of {type(policy).__name__}; other policies have "
+            "no phases, or other widths"
+        )
+    if history.faults:
+        raise ValueError("history: expected a run in which every report arrived, got one with faults; play it without")
     assert history.exchanges is not None
-    shape = (history.constants.num_agents, history.constants.num_arms)
-    active = np.ones(shape, dtype=bool)
-    number = 0
-    estimates: Exchange | None = None
-    before = active
+    assert history.view is not None
+    psi = history.view.psi
+    scale = policy.width * policy.sigma * policy.alpha(history.constants) / (policy.ell or history.constants.ell)
+    found: list[Phase] = []
+    active = before = np.ones(psi.shape[:2], dtype=bool)
+    r = u = np.zeros(psi.shape[:2])
     for exchange in history.exchanges:
-        if exchange.up is not None and exchange.up.kind == "active":
-            estimates, before = exchange, active
-            active = exchange.up.present["arms"]
-        elif estimates is not None and estimates.down is not None and exchange.down is not None:
-            number += 1
-            theta, V = estimates.down["theta"], estimates.down["V"]
-            yield _Phase(number, theta, V, before, active, exchange.down["pulls"], exchange.feedback.pulls())
+        if exchange.down is not None and exchange.down.kind == "estimates" and exchange.up is not None:
+            r = np.einsum("mad,ad->ma", psi, exchange.down["theta"])
+            u = scale * np.sqrt(_squared_norms(psi, exchange.down["V"]))
+            before, active = active, exchange.up.present["arms"]
+        elif exchange.down is not None:
+            pulls = exchange.down["pulls"]
+            found.append(Phase(len(found) + 1, r, u, before, active, pulls, exchange.feedback.pulls()))
+    return found
 
 
 def _theorem(
-    history: History, policy: TheoremPolicy, instance: BanditInstance, view: View, phases: list[_Phase]
+    history: History, policy: TheoremPolicy, instance: BanditInstance, view: View, stages: list[Phase]
 ) -> Iterator[Claim]:
     constants = history.constants
     exact = instance.context == "fixed" and np.array_equal(view.psi, instance.phi)
@@ -155,10 +173,8 @@ def _theorem(
     ell = policy.ell or constants.ell
 
     errors, lost = 0.0, 0
-    for phase in phases:
-        r = np.einsum("mad,ad->ma", view.psi, phase.theta)
-        u = scale / ell * np.sqrt(_squared_norms(view.psi, phase.V))
-        ratio = np.abs(r - means) / np.where(u > 0, u, np.finfo(float).tiny)
+    for phase in stages:
+        ratio = np.abs(phase.estimates - means) / np.where(phase.widths > 0, phase.widths, np.finfo(float).tiny)
         errors = max(errors, float(ratio[phase.before].max()))
         lost = int((~phase.active[np.arange(len(means)), means.argmax(axis=1)]).sum())
     covered = errors < 1
@@ -166,15 +182,15 @@ def _theorem(
     yield Claim("agents that eliminated their best arm", 0, lost, claimed and covered)
 
     dimensions = [_dimension(view.psi, np.ones(means.shape, dtype=bool))]
-    dimensions += [_dimension(view.psi, phase.active) for phase in phases]
+    dimensions += [_dimension(view.psi, phase.active) for phase in stages]
     designed = policy.allocation == "g-optimal"
-    yield from _design(policy, view, phases, dimensions, designed)
+    yield from _design(policy, view, stages, dimensions, designed)
     claimed = claimed and covered and designed
     yield from _regret(
-        history, policy, phases, dimensions, gaps, scale * max(constants.L, float(norms.max())) / ell, claimed
+        history, policy, stages, dimensions, gaps, scale * max(constants.L, float(norms.max())) / ell, claimed
     )
     M, K, d = constants.num_agents, constants.num_arms, constants.dim
-    bound = M * K * (d * d + 2 * d) + len(phases) * M * K * (d * d + 2 * d + 2)
+    bound = M * K * (d * d + 2 * d) + len(stages) * M * K * (d * d + 2 * d + 2)
     yield Claim("scalars sent, both ways", bound, history.ledger.scalars)
 
 
@@ -200,12 +216,12 @@ def _context_proxy(instance: BanditInstance) -> float:
 
 
 def _design(
-    policy: TheoremPolicy, view: View, phases: list[_Phase], dimensions: list[int], claimed: bool
+    policy: TheoremPolicy, view: View, stages: list[Phase], dimensions: list[int], claimed: bool
 ) -> Iterator[Claim]:
     """Rounding up only adds information, so the pulls must be as good as the design: f_p sum_i max_a g <= D + eps."""
     excess, over = 0.0, 0
     e = view.psi / np.linalg.norm(view.psi, axis=-1, keepdims=True)
-    for phase, dimension in zip(phases, dimensions[1:], strict=True):
+    for phase, dimension in zip(stages, dimensions[1:], strict=True):
         budget = policy.budget(phase.number)
         information = np.einsum("ma,mad,mae->ade", phase.pulls.astype(np.float64), e, e)
         g = _squared_norms(e, np.linalg.pinv(information, rcond=1e-13, hermitian=True))
@@ -218,7 +234,7 @@ def _design(
 def _regret(
     history: History,
     policy: TheoremPolicy,
-    phases: list[_Phase],
+    stages: list[Phase],
     dimensions: list[int],
     gaps: FloatArray,
     scale: float,
@@ -228,7 +244,7 @@ def _regret(
     M, K, d = history.constants.num_agents, history.constants.num_arms, history.constants.dim
     n, c, eps = policy.growth, policy.first, policy.gap
     share = 0.0
-    for phase, dimension in zip(phases, dimensions[:-1], strict=True):
+    for phase, dimension in zip(stages, dimensions[:-1], strict=True):
         f, previous = policy.budget(phase.number), policy.budget(phase.number - 1)
         bound = 4 * scale * np.sqrt(M * (dimension + eps)) * (f + K) / np.sqrt(previous)
         share = max(share, float((phase.played * gaps).sum()) / bound)

@@ -1,5 +1,6 @@
 """Audits: what they prove on honest runs, and that they fail on broken ones."""
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -153,3 +154,21 @@ def test_bounded_contexts_are_claimed_by_their_range_and_maps_without_a_known_la
 def test_an_audit_of_something_else_is_refused():
     with pytest.raises(ValueError, match="expected a History, got int"):
         audit(3)
+
+
+def test_active_sets_estimates_and_widths_can_be_read_off_a_recorded_run():
+    history = run(fb.make_policy("Fed-PE"), observe="context", horizon=2**14)
+    found = fb.phases(history)
+    assert [phase.number for phase in found] == list(range(1, len(found) + 1))
+    assert found[0].before.all()
+    for phase, after in itertools.pairwise(found):
+        np.testing.assert_array_equal(phase.active, after.before)
+        best = np.where(phase.before, phase.estimates, -np.inf).argmax(axis=1)
+        rows = np.arange(len(best))
+        reach = (phase.estimates - phase.widths)[rows, best]
+        kept = phase.before & (phase.estimates + phase.widths >= reach[:, None])
+        np.testing.assert_array_equal(phase.active, kept)
+    np.testing.assert_array_equal(found[-1].active.sum(axis=1), history.active[-1])
+    assert history.active[-1].mean() < 4  # arms were eliminated
+    with pytest.raises(ValueError, match="expected a run of Fed-PECD or Fed-PE, got one of Uniform"):
+        fb.phases(run(fb.make_policy("Uniform")))

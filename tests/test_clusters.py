@@ -108,3 +108,40 @@ def test_a_missing_extra_is_named(name: str, module: str, extra: str, monkeypatc
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=rf"expected {module} to be installed.*fedbandit-envs\[{extra}\]"):
         make_executor(name)
+
+
+STARTERS = {
+    "ray": """
+import os, sys
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
+import ray
+started = ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False)
+print(started.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+""",
+    "dask": """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    cluster = LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+    cluster.close()
+""",
+}
+
+
+def test_a_cluster_that_was_there_is_used_and_left_running(cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "start.py"
+    script.write_text(STARTERS[cluster])
+    with subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        for _ in range(2):  # the second time finds it as the first did
+            with make_executor(f"{cluster}:{address}") as executor:
+                assert executor.workers == 1
+                assert executor.submit(double, 4).result() == 8
+        assert process.poll() is None
+        process.communicate()  # closes its input, which ends it
