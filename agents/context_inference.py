@@ -16,7 +16,7 @@ from fedbandit_agents.posterior import Belief
 
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ServerSide
-from fedbandit_envs.validation import FloatArray, IntArray, real_number, whole_number
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, real_number, true_or_false, whole_number
 
 _SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
 _NEWS = 0.1  # relative change of a report's precision that makes it worth sending
@@ -41,8 +41,7 @@ class ContextInference(Policy):
     def __post_init__(self) -> None:
         if self.sigma is not None:
             real_number("sigma", self.sigma, above=0)
-        if not isinstance(self.estimate_sigma, bool):
-            raise ValueError(f"estimate_sigma: expected true or false, got {self.estimate_sigma!r}")
+        true_or_false("estimate_sigma", self.estimate_sigma)
         real_number("theta_std", self.theta_std, above=0)
         whole_number("growth", self.growth, at_least=2)
         whole_number("batches", self.batches, at_least=1)
@@ -62,7 +61,7 @@ class ContextInference(Policy):
         variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
         return np.sqrt(np.maximum(variance, (_LEAST_SIGMA * self.theta_std) ** 2))
 
-    def server(self, constants: Constants) -> "WeightedServer":
+    def server(self, constants: Constants) -> ServerSide:
         """Weighted least squares."""
         return WeightedServer(self, constants)
 
@@ -209,7 +208,8 @@ class WeightedServer(ServerSide):
         information = np.einsum("na,nad,nae->ade", self.weights, e, e) + np.eye(d) / self.policy.theta_std**2
         V = np.linalg.inv(information)
         theta = np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", self.weights, self.estimates))
-        upper, heard = np.triu_indices(d), new.any(axis=0)
+        upper = np.triu_indices(d)
+        heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]

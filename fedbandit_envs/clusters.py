@@ -21,8 +21,8 @@ class RayCluster:
     """Computes on Ray: at `address` ("auto" finds a running one), or on one started for the run."""
 
     def __init__(self, address: str = ""):
-        if not address:
-            _keep_ray_at_home()
+        if not address or address.startswith(("127.", "localhost")):
+            _keep_ray_at_home()  # also to find a Ray that was started in this way
         self._ray = _imported("ray", "ray")
         self._address = address
         self._started = False

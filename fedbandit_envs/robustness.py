@@ -74,7 +74,7 @@ def _inverse_chi_squares(rng: np.random.Generator, counts: IntArray) -> FloatArr
     """Sums of `counts` numbers 1 / chi^2_3, which have mean 1."""
     drawn = 1 / rng.chisquare(3, size=int(counts.sum()))
     place = np.repeat(np.arange(counts.size), counts.ravel())
-    return np.bincount(place, drawn, counts.size).reshape(counts.shape)
+    return np.asarray(np.bincount(place, drawn, counts.size).reshape(counts.shape), dtype=np.float64)
 
 
 @dataclass(frozen=True)

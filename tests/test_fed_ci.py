@@ -55,7 +55,7 @@ def test_the_contract_holds(name):
         for label, problem in PROBLEMS.items()
         if not (policy.observes == "context" and label == "resampled")
     }
-    assert "no fault" in check_policy(policy, problems=problems, horizon=300)
+    assert "no fault" in check_policy(policy, problems=problems, horizon=100)
 
 
 @pytest.mark.parametrize("name", NAMES)
