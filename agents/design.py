@@ -6,17 +6,12 @@ With D the sum of the ranks, sum pi g = D for every pi, G = D at the optimum, an
 how good a design is, whoever found it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
-from .design_steps import (
+from fedbandit_agents.design_steps import (
     RANK_TOLERANCE,
-    BoolArray,
-    FloatArray,
-    IntArray,
     InteriorPoint,
     Problem,
     block_sweep,
@@ -29,6 +24,7 @@ from .design_steps import (
     unknowns,
     whiten,
 )
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "RANK_TOLERANCE",

@@ -14,6 +14,8 @@ def small(monkeypatch):
     monkeypatch.setattr(beyond, "LONG", 2**6)
     monkeypatch.setattr(beyond, "SHORT", 2**4)
     monkeypatch.setattr(beyond, "AGENTS", 3)
+    one_spread = {name: (of, arguments, spreads[1:2]) for name, (of, arguments, spreads) in beyond.FAMILIES.items()}
+    monkeypatch.setattr(beyond, "FAMILIES", one_spread)
     monkeypatch.setattr(robustness, "HORIZON", 2**7)
     kept = (
         "all assumptions right",

@@ -1,6 +1,7 @@
 """Ray and Dask behind the seam: the same results as in one process, also when workers are killed."""
 
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -131,17 +132,33 @@ if __name__ == "__main__":
 }
 
 
-def test_a_cluster_that_was_there_is_used_and_left_running(cluster: str, tmp_path: Path) -> None:
-    script = tmp_path / "start.py"
-    script.write_text(STARTERS[cluster])
+USER = """
+import sys
+from experiment_policies import double
+from fedbandit_envs.executors import make_executor
+if __name__ == "__main__":
+    with make_executor(sys.argv[1]) as executor:
+        print(executor.workers, executor.submit(double, 4).result())
+"""
+
+
+def test_a_cluster_that_was_there_is_used_and_left_running(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ray asks those who connect for the token of the cluster: this one has one of its own.
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    starter, user = tmp_path / "start.py", tmp_path / "use.py"
+    starter.write_text(STARTERS[cluster])
+    user.write_text(USER)
     with subprocess.Popen(
-        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, starter], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        for _ in range(2):  # the second time finds it as the first did
-            with make_executor(f"{cluster}:{address}") as executor:
-                assert executor.workers == 1
-                assert executor.submit(double, 4).result() == 8
+        for _ in range(2):  # the second finds it as the first did
+            command = [sys.executable, user, f"{cluster}:{address}"]
+            told = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            assert told.stdout.split() == ["1", "8"], told.stderr
         assert process.poll() is None
         process.communicate()  # closes its input, which ends it
