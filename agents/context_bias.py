@@ -7,8 +7,8 @@ agent's own reports are part of that estimate: they are taken out first, or its 
 from dataclasses import dataclass
 
 import numpy as np
-from fedbandit_agents.posterior import Belief
 
+from fedbandit_agents.posterior import Belief
 from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
 from fedbandit_envs.features import FeatureMap, Identity, Table
 from fedbandit_envs.knowledge import View

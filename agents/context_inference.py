@@ -1,4 +1,4 @@
-"""Federated context inference: what its policies share, that is beliefs, reports and the server (section 9).
+"""Federated context inference: what its policies share, that is beliefs, reports and the server.
 
 When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
 knows its law (mu_i), and its rewards carry it: with the server's estimate of theta it can be inferred. No guarantee is
@@ -10,10 +10,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+
 from fedbandit_agents.context_bias import average_belief, bias_variances, prior_belief, without_own_share
 from fedbandit_agents.estimation import local_estimate, unit_vectors
 from fedbandit_agents.posterior import Belief
-
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ServerSide
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, real_number, true_or_false, whole_number

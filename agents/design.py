@@ -9,6 +9,7 @@ how good a design is, whoever found it.
 from dataclasses import dataclass
 
 import numpy as np
+
 from fedbandit_agents.design_steps import (
     RANK_TOLERANCE,
     InteriorPoint,
@@ -23,7 +24,6 @@ from fedbandit_agents.design_steps import (
     unknowns,
     whiten,
 )
-
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 __all__ = [

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
 
+from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
 from fedbandit_envs.validation import BoolArray, FloatArray
 
 NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+
 from fedbandit_agents.context_inference import ContextInference, InferringAgents
 from fedbandit_agents.posterior import Belief
-
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Plan
 from fedbandit_envs.validation import BoolArray, probability

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+
 from fedbandit_agents.design import allocate, g_optimal, uniform
 from fedbandit_agents.estimation import (
     aggregate,
@@ -18,7 +19,6 @@ from fedbandit_agents.estimation import (
     squared_widths,
     unit_vectors,
 )
-
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
 from fedbandit_envs.validation import (

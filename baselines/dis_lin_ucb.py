@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+
 from fedbandit_agents.estimation import quadratic_forms
 from fedbandit_baselines.ucb import IndexAgents
-
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ServerSide
 from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+
 from fedbandit_agents.estimation import aggregate, predictions, squared_widths
 from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
-
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Message
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from fedbandit_agents.fed_ci import FedCI, FedCIAgents
 
+from fedbandit_agents.fed_ci import FedCI, FedCIAgents
 from fedbandit_envs.contexts import PointMass
 from fedbandit_envs.features import Table
 from fedbandit_envs.knowledge import Constants, View

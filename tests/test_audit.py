@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
 
 import fedbandit_envs as fb
+from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
 from fedbandit_envs.auditing import audit
 
 ERROR = "largest error of an estimate, in widths"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import cvxpy
 import numpy as np
 import pytest
-from fedbandit_agents.design import RANK_TOLERANCE, allocate, g_optimal, inverse_on_span, uniform
-from fedbandit_agents.design_steps import block_sweep, gap_of, log_det, multiplicative_step, whiten
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fedbandit_agents.design import RANK_TOLERANCE, allocate, g_optimal, inverse_on_span, uniform
+from fedbandit_agents.design_steps import block_sweep, gap_of, log_det, multiplicative_step, whiten
 
 
 def unit(vectors):

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from fedbandit_agents import FedCI, FedCIElimination
-from fedbandit_baselines import ExactThompson, FederatedThompson, LocalThompson
 from scipy.special import ndtr
 
 import fedbandit_envs as fb
+from fedbandit_agents import FedCI, FedCIElimination
+from fedbandit_baselines import ExactThompson, FederatedThompson, LocalThompson
 from fedbandit_envs.faults import Faults
 from fedbandit_envs.testing import check_policy
 

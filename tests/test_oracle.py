@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import reference as ref
-from fedbandit_agents.phased_elimination import PhasedElimination
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit_envs as fb
+from fedbandit_agents.phased_elimination import PhasedElimination
 
 TIE = 1e-9
 

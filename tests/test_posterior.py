@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from fedbandit_agents.context_bias import (
     bias_factors,
     bias_variances,
@@ -9,7 +10,6 @@ from fedbandit_agents.context_bias import (
     without_own_share,
 )
 from fedbandit_agents.posterior import Belief
-
 from fedbandit_envs import Discrete, FeatureFunction, Gaussian, Identity, PointMass, Table
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness, RowDraws, Stream

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from fedbandit_agents.design import g_optimal
 
 import fedbandit_envs as fb
 from benchmarks.measure import Row, interleaved, ratio
+from fedbandit_agents.design import g_optimal
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 import reference
