@@ -22,6 +22,7 @@ from fedbandit_envs.running import run_all
 from fedbandit_envs.statistics import paired_difference
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OURS, THEIRS, FLOOR = "Fed-CI", "Fed-PECD", "Exact-Thompson"
@@ -126,26 +127,39 @@ def spread_figure(results: Mapping[str, Result]) -> "Figure":
     drawn, grid = blank(9.6, 7, 2, math.ceil(len(families) / 2))
     for axes, (name, spreads) in zip(grid.flat, families.items(), strict=True):
         regret_against({spread: results[setting(name, spread)] for spread in spreads}, "context_std", axes)
-        axes.set_yscale("log")
-        axes.set_title(name, fontsize="medium")
         axes.get_legend().remove()
+        _finish(axes, name)
     _common_legend(drawn, grid)
     return drawn
 
 
 def communication_figure(results: Mapping[str, Result]) -> "Figure":
-    """Final regret against what was sent, a panel for each environment, at a middle spread."""
-    from fedbandit_envs.plotting import blank, communication
+    """Final regret against what was sent, means over trials, a panel for each environment at a middle spread."""
+    from fedbandit_envs.plotting import COLOURS, MARKERS, blank
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
     drawn, grid = blank(9.6, 7, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
-        communication(results[name], axes)
-        axes.set_yscale("log")
-        axes.set_title(name, fontsize="medium")
-        axes.get_legend().remove()
+        for number, label in enumerate(results[name].labels):
+            turn, colour = divmod(number, len(COLOURS))  # more policies than colours: the next turn has other markers
+            marker = MARKERS[(colour + turn) % len(MARKERS)]
+            point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
+            axes.plot(*point, marker, color=COLOURS[colour], label=label, clip_on=False)
+        axes.set_xscale("symlog", linthresh=1e3)  # some send nothing
+        most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
+        axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])
+        axes.set_xlim(-200, 2 * most)
+        axes.set_xlabel("scalars sent, both ways, all agents")
+        axes.set_ylabel("final regret per agent")
+        _finish(axes, name)
     _common_legend(drawn, grid)
     return drawn
+
+
+def _finish(axes: "Axes", name: str) -> None:
+    axes.set_yscale("log")
+    axes.autoscale(axis="y")
+    axes.set_title(name, fontsize="medium")
 
 
 def _common_legend(figure: "Figure", grid: Any) -> None:

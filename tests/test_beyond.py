@@ -26,6 +26,7 @@ def small(monkeypatch):
     monkeypatch.setattr(robustness, "CASES", {name: robustness.CASES[name] for name in kept})
 
 
+@pytest.mark.slow
 def test_every_setting_is_run_and_told(small, tmp_path):
     found = beyond.beyond(tmp_path, trials=1, executor="serial")
     assert set(found.long) == set(found.short) == set(beyond.settings()) == set(found.goals["setting"])

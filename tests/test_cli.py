@@ -210,7 +210,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     slow = ["--env", "Synthetic", "--policy", "Fed-PECD", "--set", "max_cycles=2**16", "--trials", "500"]
     command = [*FEDBANDIT, "run", *slow, "--out", str(tmp_path / "out"), "--workers", "1"]
     # As a terminal does, the signal goes to the whole group: workers must leave it to their parent.
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a shell's background
+    )
     while not list((tmp_path / "out").glob("trial_*")):
         assert run.poll() is None
         time.sleep(0.02)

@@ -394,7 +394,7 @@ MEAN = np.zeros((2, 3))
         (lambda: PointMass(np.zeros((0, 2))), ("points: ", "(0, 2)")),
         (lambda: PointMass([[np.nan]]), ("points: ", "nan")),
         (lambda: Gaussian(np.zeros((0, 3)), std=1.0), ("mean: ", "(0, 3)")),
-        (lambda: Gaussian(MEAN), ("either std or covariance", "none")),
+        (lambda: Gaussian(MEAN), ("either std or covariance", "got neither")),
         (lambda: Gaussian(MEAN, std=1.0, covariance=np.eye(3)), ("either std or covariance", "both")),
         (lambda: Gaussian(MEAN, std=-0.1), ("std: ", "at least 0", "-0.1")),
         (lambda: Gaussian(MEAN, std=np.nan), ("std: ", "finite", "nan")),
