@@ -144,6 +144,7 @@ def test_an_interrupted_command_leaves_no_process_behind(number: signal.Signals,
         [*command, "--set", "max_cycles=30", "--out", str(out)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a shell's background
     )
     deadline = time.monotonic() + 120
     while not list(out.glob("flower/apps/*")) and time.monotonic() < deadline:
