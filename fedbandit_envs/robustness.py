@@ -137,7 +137,8 @@ def robustness(trials: int = TRIALS, executor: str | Executor = "processes") -> 
 
 def _told(values: FloatArray) -> str:
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
-    return f"{values.mean():.3g} ± {error:.2g}"
+    digits = 0 if values.mean() >= 100 else 1
+    return f"{values.mean():,.{digits}f} ± {error:,.{digits}f}"
 
 
 def _regrets(case: str, problem: str, policy: str, trials: int) -> FloatArray:
