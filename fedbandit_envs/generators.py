@@ -176,7 +176,8 @@ def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) ->
     """Accounts of 2 to 4 different users; how often each is behind the screen is uniform on the simplex.
 
     The weights are a choice: of the forms tried, this one and a few others make mu_i point to a wrong arm for about
-    20 % (completed) and 28 % (masked) of the accounts; equal weights do so for 27 % and 38 %. Empty places repeat the first user, with weight 0.
+    20 % (completed) and 28 % (masked) of the accounts; equal weights do so for 27 % and 38 %.
+    Empty places repeat the first user, with weight 0.
     """
     size = rng.integers(2, 5, size=num_agents)
     members = np.stack([rng.choice(len(users), 4, replace=False) for _ in range(num_agents)])
