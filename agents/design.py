@@ -45,7 +45,7 @@ _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more o
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
-_CLEARLY_REGULAR = 1e-9  # ratio of eigenvalues from which a sum of e e^T is inverted without further ado
+_CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
 
@@ -212,10 +212,16 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
     The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
     """
     arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
-    values, axes = np.linalg.eigh((arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1))
-    unheard = values[:, -1:] == 0
-    if ((values[:, :1] > _CLEARLY_REGULAR * values[:, -1:]) | unheard).all():
-        return np.asarray((axes / np.where(unheard, np.inf, values)[:, None, :]) @ axes.transpose(0, 2, 1))
+    total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
+    traces = np.trace(total, axis1=1, axis2=2)
+    heard = traces > 0
+    try:
+        inverse = invert(total + np.eye(total.shape[1]) * ~heard[:, None, None])
+        # The product of trace and norm is more than the ratio of the eigenvalues.
+        if (traces * np.linalg.norm(inverse, axis=(1, 2)) < _CLEARLY_REGULAR).all():
+            return inverse * heard[:, None, None]
+    except np.linalg.LinAlgError:
+        pass
     problem, _, basis = whiten(directions, weights > 0)
     return basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
 

@@ -45,7 +45,7 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray) -> FloatArray:
 
     The server reads the direction of psi off it, so an estimate of zero becomes a tiny one.
     """
-    scale = mean_rewards / np.einsum("nad,nad->na", psi, psi)
+    scale = mean_rewards / inner_products(psi, psi)
     return np.where(scale == 0, NOTHING, scale)[..., None] * psi
 
 
@@ -66,26 +66,45 @@ def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) ->
 
 def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     """r = psi^T theta_a, (n, K)."""
-    return np.einsum("nad,ad->na", psi, np.broadcast_to(theta, psi.shape[1:]))
+    return inner_products(psi, np.broadcast_to(theta, psi.shape[1:]))
+
+
+def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
+    """left^T right along the last axis, dimension by dimension: rows can't depend on each other, and d is small."""
+    total = left[..., 0] * right[..., 0]
+    for axis in range(1, left.shape[-1]):
+        total += left[..., axis] * right[..., axis]
+    return total
 
 
 def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
-    """psi^T V_a psi, (n, K). In two products: an einsum of three rounds differently by n when K = 1 and d = 2."""
-    return np.einsum("nad,nad->na", np.matmul(psi[:, :, None, :], V)[:, :, 0, :], psi)
+    """psi^T V_a psi, (n, K), for symmetric V (K, d, d); dimension by dimension, as `inner_products`."""
+    columns = np.ascontiguousarray(psi.transpose(2, 0, 1))
+    total = np.zeros(psi.shape[:2])
+    for axis, column in enumerate(columns):
+        row = column * V[:, axis, axis]
+        for other in range(axis + 1, len(columns)):
+            row += columns[other] * (2 * V[:, axis, other])
+        row *= column
+        total += row
+    return total
 
 
 def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
     """||psi||_V^2, (n, K); infinite where psi leaves the range of V, about which V knows nothing."""
     V = np.broadcast_to(V, (*psi.shape[1:], psi.shape[2]))
-    squares = quadratic_forms(psi, V).clip(min=0)
+    squares = np.maximum(quadratic_forms(psi, V), 0)
     outside = outside_range(psi, V)
     return squares if outside is None else np.where(outside, np.inf, squares)
 
 
 def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K, d, d) has full rank."""
+    # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
+    # over the power of their sum is less than the ratio of least to largest, so mostly it tells at once.
+    if (np.linalg.det(V) > 1e-12 * np.trace(V, axis1=1, axis2=2) ** V.shape[1]).all():
+        return None
     values, vectors = np.linalg.eigh(V)
-    # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal.
     missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():
         return None

@@ -184,54 +184,54 @@ class PhasedServer(ServerSide):
             return self._allocation(up)
         return self._estimates(up)
 
+    def _rows(self, agents: IntArray | None) -> "IntArray | slice":
+        """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""
+        assert agents is not None
+        return slice(None) if len(agents) == len(self.known) else agents
+
     def _allocation(self, up: Message) -> Message:
         """Line 6: the design over the active sets, rounded up."""
         self.phase += 1
-        active = up.present["arms"]
-        agents = up.agents
-        assert agents is not None
+        active, rows = up.present["arms"], self._rows(up.agents)
+        pulls = self._designed(rows, active)
         self.pulls[:] = 0
-        self.pulls[agents] = self._designed(agents, active)
-        return Message("allocation", {"pulls": self.pulls[agents]}, agents, {"pulls": active})
+        self.pulls[rows] = pulls
+        return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
 
-    def _designed(self, agents: IntArray, active: BoolArray) -> IntArray:
-        budget = self.policy.budget(self.phase)
+    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
+        budget, directions = self.policy.budget(self.phase), self.directions[agents]
         # Agents whose directions are not known yet (their first report was lost) explore evenly.
         strangers = (active & ~self.known[agents]).any(axis=1)
         if self.policy.allocation == "uniform" or strangers.all():
-            return allocate(uniform(active), active, budget, self.directions[agents])
+            return allocate(uniform(active), active, budget, directions)
         wanted = np.zeros(self.known.shape, dtype=bool)
         wanted[agents] = active
-        if self.designed is not None and np.array_equal(self.designed, wanted):
-            return allocate(self.pi[agents], active, budget, self.directions[agents])
-        pi = uniform(active)
-        members = np.flatnonzero(~strangers)
-        whole = len(members) == len(active)
-        rows = agents if whole else agents[members]
-        design = g_optimal(
-            self.directions[rows],
-            active if whole else active[members],
-            gap=self.policy.gap,
-            start=None if self.designed is None else self.pi[rows],
-            shared=self.shared,
-        )
-        pi[members] = design.pi
-        self.pi[agents] = pi
-        self.designed = wanted
-        return allocate(pi, active, budget, self.directions[agents])
+        if self.designed is None or not np.array_equal(self.designed, wanted):
+            start = None if self.designed is None else self.pi[agents]
+            pi = uniform(active)
+            members = np.flatnonzero(~strangers) if strangers.any() else slice(None)
+            pi[members] = g_optimal(
+                directions[members],
+                active[members],
+                gap=self.policy.gap,
+                start=None if start is None else start[members],
+                shared=self.shared,
+            ).pi
+            self.pi[agents] = pi
+            self.designed = wanted
+        return allocate(self.pi[agents], active, budget, directions)
 
     shared = False  # whether all arms share one theta
 
     def _estimates(self, up: Message) -> Message:
         """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
-        agents, present = up.agents, up.present["theta"]
-        assert agents is not None
-        new = present & ~self.known[agents]
+        rows, present = self._rows(up.agents), up.present["theta"]
+        new = present & ~self.known[rows]
         if new.any():
-            self.learn_directions(agents, new, up)
+            self.learn_directions(np.arange(len(self.known))[rows], new, up)
             self.designed = None
-        weights = np.where(present & self.known[agents], self.pulls[agents], 0).astype(np.float64)
-        theta, V = self.aggregated(up["theta"], self.directions[agents], weights)
+        weights = np.where(present & self.known[rows], self.pulls[rows], 0.0)
+        theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
         heard = self.heard(weights)
         return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
 

@@ -40,15 +40,15 @@ class Ledger:
 
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast."""
-        first = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        costs = message.costs()  # (n or 1, 3)
-        if message.agents is None or len(message.agents) == len(self.per_agent):
-            self.per_agent[:, first::2] += costs
-        else:
-            self.per_agent[message.agents, first::2] += costs
-        copies = len(self.per_agent) if message.agents is None else 1
-        for column, total in enumerate(costs.sum(axis=0).tolist()):
-            self._rounds[-1][1 + first + 2 * column] += total * copies
+        agents, num_agents = message.agents, len(self.per_agent)
+        charged = num_agents if agents is None else len(agents)
+        rows: Any = slice(None) if charged == num_agents else agents
+        totals = self._rounds[-1]
+        place = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
+        for cost in (1, *message.costs()):
+            self.per_agent[rows, place] += cost
+            totals[1 + place] += int(cost.sum()) if isinstance(cost, np.ndarray) else cost * charged
+            place += 2
 
     def _total(self, name: str) -> int:
         return int(self.per_agent[:, _COLUMN[name]].sum())
@@ -152,10 +152,12 @@ class Channel:
         if message.agents is None:
             return message
         agents, order = message.agents, None
-        if not (agents[1:] > agents[:-1]).all():
+        rising = (agents[1:] > agents[:-1]).all()
+        if not rising:
             order = np.argsort(agents, kind="stable")
             agents = agents[order]
-        if len(agents) and ((agents[1:] <= agents[:-1]).any() or agents[0] < 0 or agents[-1] >= self.num_agents):
+            rising = (agents[1:] > agents[:-1]).all()
+        if len(agents) and (not rising or agents[0] < 0 or agents[-1] >= self.num_agents):
             raise ProtocolError(
                 f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
                 f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"

@@ -8,7 +8,7 @@ from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
 from fedbandit_envs.validation import FloatArray, IntArray
 
-_BLOCK = 256  # steps whose random numbers are drawn together
+_BLOCK = 256  # single pulls whose random numbers are drawn together
 
 
 class Episode:
@@ -21,39 +21,51 @@ class Episode:
         self.plans = 0
         self._seed, self._num_agents, self._rows = seed, num_agents, rows
         self._law: RewardLaw = reward_law(instance)
-        self._arms = np.broadcast_to(np.arange(instance.num_arms), (instance.num_agents, instance.num_arms))
-        self._block = -1
+        self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:
         self._normals: FloatArray = np.empty(0)  # (block, n, normals a pull)
         self._uniforms: FloatArray = np.empty(0)  # (block, n)
 
     def step(self, arms: IntArray) -> FloatArray:
         """(n,) rewards of pulling `arms` (n,) once."""
-        block, place = divmod(self.steps, _BLOCK)
-        if block != self._block:
-            self._draw_block(block)
         self.steps += 1
-        return self._law.single(arms, self._normals[place], self._uniforms[place])
+        return self._single(arms, Stream.STEPS, self.steps - 1)
 
-    def _draw_block(self, block: int) -> None:
-        draws = self._draws(Stream.STEPS, block)
-        normals = draws.normals(_BLOCK, self._law.normals_per_pull)
-        self._normals = np.ascontiguousarray(normals.transpose(1, 0, 2))
-        self._uniforms = np.ascontiguousarray(draws.uniforms(_BLOCK).T)
-        self._block = block
+    def _single(self, arms: IntArray, stream: Stream, number: int) -> FloatArray:
+        """(n,) rewards of one pull, by its number in a stream of single pulls."""
+        block, place = divmod(number, _BLOCK)
+        if (stream, block) != self._drawn:
+            draws = self._draws(stream, block)
+            normals = draws.normals(_BLOCK, self._law.normals_per_pull)
+            self._normals = np.ascontiguousarray(normals.transpose(1, 0, 2))
+            self._uniforms = np.ascontiguousarray(draws.uniforms(_BLOCK).T)
+            self._drawn = (stream, block)
+        return self._law.single(arms, self._normals[place], self._uniforms[place])
 
     def pull(self, plan: Plan) -> Feedback:
         """The whole plan at once: the same in distribution as stepping through it."""
+        if plan.length == 1:
+            return self._pull_once(plan)
         played = plan.length - plan.explore.sum(axis=1)
-        arm = plan.arm[:, None]
-        played_sums = self._law.sums(arm, played[:, None], self._draws(Stream.PLANS, self.plans, 0))[:, 0]
+        played_sums = self._law.sums(plan.arm[:, None], played[:, None], self._draws(Stream.PLANS, self.plans, 0))[:, 0]
         if plan.explore.any():
-            explored_sums = self._law.sums(self._arms, plan.explore, self._draws(Stream.PLANS, self.plans, 1))
+            explored_sums = self._law.sums(None, plan.explore, self._draws(Stream.PLANS, self.plans, 1))
             explored_sums += 0.0  # turns -0.0 into the 0.0 that a block without exploration gets
         else:
             explored_sums = np.zeros(plan.explore.shape)
         self.steps += plan.length
         self.plans += 1
         return Feedback(plan.explore, explored_sums, plan.arm, played, played_sums)
+
+    def _pull_once(self, plan: Plan) -> Feedback:
+        """A plan of one step: an agent either explores or plays its arm."""
+        exploring = plan.explore.any(axis=1)
+        arms = np.where(exploring, plan.explore.argmax(axis=1), plan.arm) if exploring.any() else plan.arm
+        rewards = self._single(arms, Stream.SHORT_PLANS, self.plans)
+        self.steps += 1
+        self.plans += 1
+        explored_sums = np.zeros(plan.explore.shape)
+        explored_sums[plan.explore > 0] = rewards[exploring]
+        return Feedback(plan.explore, explored_sums, plan.arm, 1 - exploring, np.where(exploring, 0.0, rewards))
 
     def _draws(self, *key: int) -> RowDraws:
         return RowDraws(generator(self._seed, *key), self._num_agents, self._rows)

@@ -224,27 +224,32 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return self.costs()[:, 1]
+        return np.broadcast_to(self.costs()[0], self._rows)
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return self.costs()[:, 2]
+        return np.broadcast_to(self.costs()[1], self._rows)
 
-    def costs(self) -> IntArray:
-        """Messages (1), scalars and bytes: a row for each agent of `agents`, or a single one for a broadcast."""
-        rows = 1 if self.agents is None else len(self.agents)
-        costs = np.zeros((rows, 3), dtype=np.int64)
-        costs[:, 0] = 1
+    @property
+    def _rows(self) -> int:
+        return 1 if self.agents is None else len(self.agents)
+
+    def costs(self) -> "tuple[int | IntArray, int | IntArray]":
+        """Scalars and bytes, for each agent of `agents`: a single number where it is the same for all."""
+        scalars: Any = 0
+        size: Any = 0
+        rows = max(self._rows, 1)
         for name, array in self.arrays.items():
             mask = self.present.get(name)
-            if mask is None:
-                entries: Any = array.size // max(rows, 1)
-            else:
-                trailing = array.size // max(mask.size, 1)
-                entries = mask.reshape(rows, -1).sum(axis=1) * trailing if rows else 0
-            costs[:, 1] += entries
-            costs[:, 2] += entries * array.itemsize
-        return costs
+            entries: Any = array.size // rows
+            if mask is not None:
+                sent = np.count_nonzero(mask)
+                if sent < mask.size:
+                    counts = sent if rows == 1 else mask.reshape(rows, -1).sum(axis=1)
+                    entries = counts * (array.size // mask.size)
+            scalars = scalars + entries
+            size = size + entries * array.itemsize
+        return scalars, size
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

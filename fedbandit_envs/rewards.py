@@ -27,8 +27,8 @@ class RewardLaw(Protocol):
     def normals_per_pull(self) -> int:
         """Standard normals that `single` uses for one agent; it always gets one uniform."""
 
-    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
-        """(n, k) sums of the rewards of `counts` (n, k) pulls of `arms` (n, k)."""
+    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """(n, k) sums of the rewards of `counts` (n, k) pulls of `arms` (n, k); None: of all arms in order."""
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
@@ -42,9 +42,9 @@ class GaussianRewards:
     stds: FloatArray  # (n, K) of one pull, context noise included
     normals_per_pull: int = 1
 
-    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
-        noise = np.sqrt(counts) * draws.normals(arms.shape[1])
+        noise = np.sqrt(counts) * draws.normals(counts.shape[1])
         return counts * _of_arms(self.means, arms) + _of_arms(self.stds, arms) * noise
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
@@ -64,9 +64,9 @@ class BernoulliRewards:
     means: FloatArray  # (n, K)
     normals_per_pull: int = 0
 
-    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
         """Binomial, by inversion of one uniform each."""
-        return _binomial(draws.uniforms(arms.shape[1]), counts, _of_arms(self.means, arms))
+        return _binomial(draws.uniforms(counts.shape[1]), counts, _of_arms(self.means, arms))
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One trial."""
@@ -82,11 +82,11 @@ class MixtureRewards:
     noise_std: float
     normals_per_pull: int = 1
 
-    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
         """How often each point occurs is multinomial: binomials of what is left, point by point."""
-        noise = self.noise_std * np.sqrt(counts) * draws.normals(arms.shape[1])
+        noise = self.noise_std * np.sqrt(counts) * draws.normals(counts.shape[1])
         points = self.means.shape[1]
-        uniforms = draws.uniforms(points - 1, arms.shape[1])
+        uniforms = draws.uniforms(points - 1, counts.shape[1])
         weights = self.distribution.weights
         # What is left of the mass, summed from the end: the last point of positive weight then gets a share of 1.
         tail = weights[:, ::-1].cumsum(axis=1)[:, ::-1]
@@ -120,7 +120,7 @@ class SampledRewards:
         """The context's and the noise's."""
         return self.distribution.dim + 1
 
-    def sums(self, arms: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
         """All pulls of an agent in the order of `arms`, a chunk at a time."""
         ends = counts.cumsum(axis=1)
         total = np.zeros(counts.shape)
@@ -129,7 +129,7 @@ class SampledRewards:
             rewards = self._rewards(draws.normals(_CHUNK, self.normals_per_pull))  # (n, chunk, K)
             position = np.arange(start, start + _CHUNK)
             pulled = (position >= (ends - counts)[:, :, None]) & (position < ends[:, :, None])  # (n, k, chunk)
-            of_arm = np.take_along_axis(rewards, arms[:, None, :], 2)  # (n, chunk, k)
+            of_arm = rewards if arms is None else np.take_along_axis(rewards, arms[:, None, :], 2)  # (n, chunk, k)
             total += np.einsum("nsk,nks->nk", of_arm, pulled)
         return total
 
@@ -142,9 +142,9 @@ class SampledRewards:
         return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
 
 
-def _of_arms(table: FloatArray, arms: IntArray) -> FloatArray:
-    """(n, k) entries of a table (n, K)."""
-    return table[np.arange(len(arms))[:, None], arms]
+def _of_arms(table: FloatArray, arms: IntArray | None) -> FloatArray:
+    """(n, k) entries of a table (n, K); None: all."""
+    return table if arms is None else table[np.arange(len(arms))[:, None], arms]
 
 
 def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:

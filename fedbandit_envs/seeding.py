@@ -23,6 +23,7 @@ class Stream(IntEnum):
     POLICY = 4
     EPISODE = 5
     FAULTS = 6
+    SHORT_PLANS = 7  # the rewards of plans of one step
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

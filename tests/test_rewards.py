@@ -221,16 +221,32 @@ def test_sums_are_uncorrelated_between_arms_parts_and_plans(name, monkeypatch):
 
 
 def test_steps_are_uncorrelated_with_each_other_with_plans_and_across_blocks_of_steps():
-    # 3 x 3 correlations at 1e-6 / 3 each or less.
+    # 2 x 15 correlations, two-sided: a false alarm in 1e-6 of all seeds.
     many = copies(make("gaussian", "identity", "fixed", "gaussian"))
     episode = Episode(many, 16, many.num_agents)
     arms = np.zeros(many.num_agents, dtype=int)
     steps = [episode.step(arms) for _ in range(2)]
-    plan = episode.pull(Plan.play(arms, 3, 256)).played_sums
+    plans = [episode.pull(Plan.play(arms, 3, length)).played_sums for length in (1, 1, 254)]
     later = episode.step(arms)
     for agent in range(2):
-        correlations = np.corrcoef(np.stack([*steps, plan, later])[:, agent::2])
-        assert np.abs(correlations[np.triu_indices(4, 1)]).max() < norm.isf(1e-6 / 12) / math.sqrt(COPIES)
+        correlations = np.corrcoef(np.stack([*steps, *plans, later])[:, agent::2])
+        assert np.abs(correlations[np.triu_indices(6, 1)]).max() < norm.isf(1e-6 / 60) / math.sqrt(COPIES)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_plans_of_one_step_have_the_law_of_a_step(name):
+    instance = make(*LAWS[name][0])
+    many = copies(instance)
+    explore = tiled(np.array([[0, 1, 0], [0, 0, 0]]))  # agent 0 explores arm 1, agent 1 plays arm 2
+    feedback = Episode(many, 17, many.num_agents).pull(Plan(explore, tiled(ARM), 1))
+    np.testing.assert_array_equal(feedback.explored, explore)
+    np.testing.assert_array_equal(feedback.played, tiled(np.array([0, 1])))
+    assert not feedback.explored_sums[explore == 0].any()
+    assert not feedback.played_sums[0::2].any()
+    steps = Episode(many, 18, many.num_agents).step(tiled(np.array([1, 2])))
+    for agent, arm, sums in ((0, 1, feedback.explored_sums[0::2, 1]), (1, 2, feedback.played_sums[1::2])):
+        assert_mean_and_variance(sums, instance.means[agent, arm], variances(instance)[agent, arm])
+        assert_same_law(sums, steps[agent::2])
 
 
 def fields(feedback):
@@ -248,6 +264,7 @@ UNEVEN = Plan(  # from nothing, or single pulls, to several chunks
     2600,
 )
 SHORT = Plan(np.minimum(UNEVEN.explore, 1), UNEVEN.arm, 3)
+ONCE = Plan(np.eye(3, dtype=int)[[0, 1, 2, 0, 1, 2, 0]] * [[0], [1], [0], [1], [1], [0], [0]], UNEVEN.arm, 1)
 BLOCKS = [
     [[0], [1], [2], [3], [4], [5], [6]],
     [[0, 1, 2, 3], [4, 5, 6]],
@@ -261,13 +278,14 @@ BLOCKS = [
 def test_the_rewards_of_an_agent_are_the_same_to_the_last_bit_whoever_is_in_its_block(name, blocks):
     instance = seven_agents(name)
     whole = Episode(instance, 21, 7)
-    plans = [whole.pull(plan) for plan in (SHORT, UNEVEN, SHORT)]
+    asked = (SHORT, ONCE, UNEVEN, ONCE, SHORT)
+    plans = [whole.pull(plan) for plan in asked]
     arms = np.random.default_rng(0).integers(3, size=(300, 7))  # more than one block of steps
     steps = np.stack([whole.step(row) for row in arms])
     for block in blocks:
         rows = np.array(block)
         episode = Episode(instance.rows(rows), 21, 7, rows)
-        for plan, together in zip((SHORT, UNEVEN, SHORT), plans, strict=True):
+        for plan, together in zip(asked, plans, strict=True):
             for own, all_rows in zip(fields(episode.pull(plan.rows(rows))), fields(together), strict=True):
                 assert own.tobytes() == all_rows[rows].tobytes()
         own_steps = np.stack([episode.step(row[rows]) for row in arms])
