@@ -1,7 +1,6 @@
 """Fetches the ratings of MovieLens-100K from their public home; nothing reaches the disk before it is checked."""
 
 import hashlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedbandit_envs.movielens_ratings import RATINGS_SHA256
+from fedbandit_envs.storage import write_whole
 from fedbandit_envs.validation import real_number, whole_number
 
 MOVIELENS_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
@@ -49,11 +49,13 @@ def download(
         _require_checksum(target.read_bytes(), sha256, str(target), "remove it, or choose another folder")
         say(f"{target} is already there, with the right checksum")
         return target
-    with _written_whole(target) as write:
-        archive = _fetched(url, attempts, backoff, timeout)
-        ratings = _member(archive, url)
-        _require_checksum(ratings, sha256, f"{RATINGS_FILE} of {url}", "try again later, or give another url")
-        write(ratings)
+    with _written_to(target.parent):  # a folder that can't be written is known before the download
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=target.parent).close()
+    ratings = _member(_fetched(url, attempts, backoff, timeout), url)
+    _require_checksum(ratings, sha256, f"{RATINGS_FILE} of {url}", "try again later, or give another url")
+    with _written_to(target.parent):
+        write_whole(target, ratings)
     say(f"{target} downloaded, with the right checksum")
     return target
 
@@ -65,38 +67,15 @@ def _require_checksum(content: bytes, sha256: str, source: str, remedy: str) -> 
 
 
 @contextmanager
-def _written_whole(target: Path) -> Iterator[Callable[[bytes], None]]:
-    """Gives a function that writes `target`; the file appears complete or not at all.
-
-    The temporary file is opened on entry, so that a folder that can't be written is known before the download.
-    """
+def _written_to(folder: Path) -> Iterator[None]:
+    """Explains why a folder can't be written."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=target.name, suffix=".part", dir=target.parent)
+        yield
     except OSError as problem:
-        raise _unwritable(target, problem) from problem
-    os.close(descriptor)
-    temporary = Path(name)
-
-    def write(content: bytes) -> None:
-        try:
-            temporary.write_bytes(content)
-            temporary.chmod(0o644)  # mkstemp's files are private
-            temporary.replace(target)
-        except OSError as problem:
-            raise _unwritable(target, problem) from problem
-
-    try:
-        yield write
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _unwritable(target: Path, problem: OSError) -> DownloadError:
-    reason = problem.strerror or str(problem)
-    return DownloadError(
-        f"expected a folder that can be written, got {target.parent} ({reason}); free or unlock it, or choose another"
-    )
+        reason = problem.strerror or str(problem)
+        raise DownloadError(
+            f"expected a folder that can be written, got {folder} ({reason}); free or unlock it, or choose another"
+        ) from problem
 
 
 def _fetched(url: str, attempts: int, backoff: float, timeout: float) -> bytes:

@@ -15,17 +15,11 @@ class FolderError(RuntimeError):
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write a file of results that appears complete or not at all."""
     try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        storage.write_whole(path, content)
     except OSError as error:
         raise unwritable(path.parent, error) from error
-    finally:
-        # Best effort: the folder may be the very thing that is gone.
-        if temporary.exists():
-            temporary.unlink()
 
 
 def make_folder(path: Path) -> None:

@@ -26,21 +26,26 @@ class StoredFileError(ValueError):
 def save(path: Path, tree: Mapping[str, Any]) -> None:
     """Write a tree of mappings, arrays, numbers, strings and None; the same tree gives the same bytes."""
     content = to_bytes(tree)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with open(temporary, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            if temporary.exists():
-                temporary.unlink()
-            raise
+        write_whole(path, content)
     except OSError as error:
         reason = f"expected a place that can be written to, got {error.strerror!r}; create the folder or choose another"
         raise OSError(error.errno, reason, str(path)) from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that appears complete or not at all, also when the machine stops."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if temporary.exists():  # best effort: the folder may be the very thing that is gone
+            temporary.unlink()
+        raise
 
 
 def to_bytes(tree: Mapping[str, Any]) -> bytes:
