@@ -1,6 +1,7 @@
 """Context distributions: psi and reward covariances against Monte Carlo and closed forms, and what they refuse."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -332,6 +333,15 @@ def test_points_of_a_discrete_distribution_occur_by_their_weights():
         weights = distribution.weights[agent]
         assert same[:, weights == 0].sum() == 0
         assert chisquare(same.sum(axis=0)[weights > 0], SAMPLES * weights[weights > 0]).pvalue > 1e-6 / 3
+
+
+@pytest.mark.parametrize("spread", [{"std": 0.3}, {"std": [[0.1, 0.2]]}, {"covariance": np.eye(2) / 4}])
+def test_a_spread_is_accepted_as_it_is_kept(spread):
+    first = Gaussian(np.zeros((3, 2)), **spread)
+    again = replace(first, mean=np.ones((3, 2)))
+    for kept, before in ((again.std, first.std), (again.covariance, first.covariance)):
+        assert (kept is None and before is None) or np.array_equal(kept, before)
+    np.testing.assert_array_equal(again.encode()[next(iter(spread))], first.encode()[next(iter(spread))])
 
 
 @pytest.mark.parametrize("weights", [[0.3, 0.7, 0.0], [0.0, 1.0, 0.0], [1 / 3 - 5e-10, 2 / 3, 0.0], [0.0, 0.0, 1.0]])
