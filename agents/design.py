@@ -149,7 +149,8 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             candidate = newton.step(pi, information, g, target) if newton else multiplied(pi, g, turn)
             ahead = solver.evaluate(candidate)
             # Concave F rose if it still climbs at the far end.
-            rose = np.vdot(ahead[1], candidate - pi) >= 0 or log_det(ahead[0]) >= log_det(information)
+            climbs = np.vdot(ahead[1], candidate) >= np.vdot(ahead[1], pi)
+            rose = climbs or log_det(ahead[0]) >= log_det(information)
         except np.linalg.LinAlgError:
             rose = False
         rejected = 0 if rose else rejected + 1

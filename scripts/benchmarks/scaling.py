@@ -8,17 +8,27 @@ import numpy as np
 
 from benchmarks.measure import Row, in_new_process
 
-# One setting in a process of its own: CPU seconds of a run (median), phases, and peak memory beyond the imports'.
+# One setting in a process of its own: CPU seconds of a run (median), the share of the design in them, phases, and peak
+# memory beyond the imports'.
 _RUN = """
 import json, resource, sys, time
 import numpy as np
 import fedbandit_envs as fb
+from fedbandit_agents import phased_elimination
+solve, designing = phased_elimination.g_optimal, [0.0]
+def timed(*arguments, **options):
+    start = time.process_time()
+    design = solve(*arguments, **options)
+    designing[0] += time.process_time() - start
+    return design
+phased_elimination.g_optimal = timed
 keywords, repeats = json.loads(sys.argv[1]), int(sys.argv[2])
 policy = fb.make_policy("Fed-PECD")
 fb.play(fb.make("fedbandit/Synthetic-v0", num_agents=10, max_cycles=4096), policy, seed=0)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 env = fb.make("fedbandit/Synthetic-v0", error="classical", **keywords)
 seconds = []
+designing[0] = 0.0
 for repeat in range(repeats):
     start = time.process_time()
     history = fb.play(env, policy, seed=repeat)
@@ -26,7 +36,8 @@ for repeat in range(repeats):
 peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 phases = (history.ledger.rounds + 1) // 2
 psi = 8 * history.constants.num_agents * history.constants.num_arms * history.constants.dim
-print(json.dumps({"seconds": float(np.median(seconds)), "phases": phases, "peak": peak, "psi": psi}))
+found = {"seconds": float(np.median(seconds)), "design": designing[0] / sum(seconds)}
+print(json.dumps(found | {"phases": phases, "peak": peak, "psi": psi}))
 """
 
 _HELP = """
@@ -81,11 +92,14 @@ def sizes(quick: bool) -> list[Row]:
     rows = []
     largest = (("dim", (3, 10, 30)), ("num_arms", (10, 100, 300)))
     for name, values in (("dim", (3, 10)), ("num_arms", (10, 30))) if quick else largest:
-        seconds = [measure(1, num_agents=100, max_cycles=2**13, **{name: value})["seconds"] for value in values]
+        points = [measure(3, num_agents=100, max_cycles=2**13, **{name: value}) for value in values]
+        seconds = [point["seconds"] for point in points]
         slope = float(np.polyfit(np.log(values), np.log(seconds), 1)[0])
+        shares = ", ".join(f"{point['design']:.0%}" for point in points)
         listed = ", ".join(f"{second:.2g}" for second in seconds)
         rows.append(Row(f"CPU of a run to 2^13 at {name} = {', '.join(map(str, values))}", "", f"{listed} s", None))
         rows.append(Row(f"its exponent in {name}", "reported", f"{slope:.2f}", None))
+        rows.append(Row("the design's share of it", "reported", shares, None))
     return rows
 
 
