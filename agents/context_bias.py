@@ -12,40 +12,42 @@ from fedbandit_agents.posterior import Belief
 from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
 from fedbandit_envs.features import FeatureMap, Identity, Table
 from fedbandit_envs.knowledge import View
-from fedbandit_envs.validation import FloatArray
+from fedbandit_envs.validation import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class OthersEstimate:
-    """theta_a ~ N(theta - shift V psi, V + gain V psi psi^T V): what the others know, for each of n agents."""
+    """theta_a ~ N(theta - shift V x, V + gain V x x^T V): what the others of n agents know, that each reported an x."""
 
     theta: FloatArray  # (K, d) of all agents
     V: FloatArray  # (K, d, d) of all agents
-    Vpsi: FloatArray  # (n, K, d)
+    Vx: FloatArray  # (n, K, d)
     gain: FloatArray  # (n, K)
     shift: FloatArray  # (n, K)
+    growth: FloatArray  # (n, K) of the variance at x, the largest in any direction
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (n, S, K) of <theta_a, features> for features (n, S, K, d)."""
-        along = np.einsum("nsad,nad->nsa", features, self.Vpsi)
+        along = np.einsum("nsad,nad->nsa", features, self.Vx)
         mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[:, None]
         variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
         return mean, (variance + along**2 * self.gain[:, None]).clip(min=0)
 
 
 def without_own_share(
-    theta: FloatArray, V: FloatArray, psi: FloatArray, reported: FloatArray, precision: FloatArray
+    theta: FloatArray, V: FloatArray, x: FloatArray, reported: FloatArray, precision: FloatArray
 ) -> OthersEstimate:
-    """The estimate without a report <theta_a, psi_a> = `reported` of that `precision`, each (n, K); 0: no report.
+    """The estimate without a report <theta_a, x_a> = `reported` (n, K) of that `precision`, x (n, K, d); 0: no report.
 
-    With h = precision psi^T V psi the prediction at psi then has mean (psi^T theta - h reported) / (1 - h) and variance
-    psi^T V psi / (1 - h).
+    With h = precision x^T V x the prediction at x then has mean (x^T theta - h reported) / (1 - h) and variance
+    x^T V x / (1 - h).
     """
-    Vpsi = np.einsum("ade,nae->nad", V, psi)
-    h = precision * np.einsum("nad,nad->na", psi, Vpsi)
+    Vx = np.einsum("ade,nae->nad", V, x)
+    h = precision * np.einsum("nad,nad->na", x, Vx)
     arrived = h < 1  # so it is if the server has the report, because its prior of theta is proper
-    gain = np.where(arrived, precision, 0) / np.where(arrived, 1 - h, 1)
-    return OthersEstimate(theta, V, Vpsi, gain, gain * (reported - np.einsum("nad,ad->na", psi, theta)))
+    growth = 1 / np.where(arrived, 1 - h, 1)
+    gain = np.where(arrived, precision, 0) * growth
+    return OthersEstimate(theta, V, Vx, gain, gain * (reported - np.einsum("nad,ad->na", x, theta)), growth)
 
 
 def prior_belief(view: View, others: OthersEstimate) -> Belief:
@@ -57,9 +59,8 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
             return Belief(np.log(distribution.weights), mean, variance, np.zeros((*mean.shape, 0)))
     average = average_belief(view, others)
     factors, own = bias_factors(distribution, feature_map, others.theta)
-    # E <theta_a, phi - psi>^2 has a part from V. Without the own share V grows by no more than the factor 1 / (1 - h).
-    growth = 1 + others.gain * np.einsum("nad,nad->na", view.psi, others.Vpsi)
-    own = own + growth * _variances_of_spread(distribution, feature_map, others.V)
+    # E <theta_a, phi - psi>^2 has a part from V, which grows when the own share is taken out.
+    own = own + others.growth * _variances_of_spread(distribution, feature_map, others.V)
     return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
 
 
@@ -67,6 +68,25 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
     """What agents believe of <theta_a, psi_a>: all that matters when contexts are known, or drawn anew each time."""
     mean, variance = others.predict(view.psi[:, None])
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
+
+
+def inferred_features(
+    view: View, prior: Belief, theta: FloatArray, V: FloatArray, pulls: IntArray, sums: FloatArray, noise: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """x (n, K, d) and tau^2 (n, K): mean of phi(a, c) given the rewards of all other arms, E <theta_a, phi - x>^2.
+
+    <theta_a, phi(a, c) - x> is smaller than <theta_a, phi(a, c) - psi>, less correlated across arms, and has mean zero
+    whatever was pulled because of the other arms. Only for one Gaussian context that all arms share; else x is psi. It
+    could be done for a finite support, but there agents that mistake their context confirm each other's mistakes.
+    """
+    distribution = view.distribution
+    if not (isinstance(distribution, Gaussian) and isinstance(view.feature_map, Identity)):
+        return view.psi, bias_variances(view, theta, V)
+    z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
+    root = _context_roots(distribution)
+    x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
+    spread = root[:, None] @ covariance[:, 0] @ root.transpose(0, 2, 1)[:, None]
+    return x, np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
 
 
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
@@ -83,15 +103,23 @@ def bias_factors(
     none = np.zeros((n, num_arms))
     if isinstance(distribution, PointMass):
         return np.zeros((n, num_arms, 0)), none
-    if isinstance(distribution, Gaussian) and distribution.std is not None:
-        std = np.broadcast_to(distribution.std, (n, distribution.dim))
+    if isinstance(distribution, Gaussian):
         if isinstance(feature_map, Identity):
-            return theta * std[:, None], none
-        if isinstance(feature_map, Table):  # the rows of the table are independent
-            scaled = theta * std.reshape(n, *theta.shape)
+            return np.matmul(theta, _context_roots(distribution)), none
+        if isinstance(feature_map, Table) and distribution.std is not None:  # the rows of the table are independent
+            scaled = theta * np.broadcast_to(distribution.std, (n, distribution.dim)).reshape(n, *theta.shape)
             return np.zeros((n, num_arms, 0)), np.einsum("nad,nad->na", scaled, scaled)
     values, vectors = np.linalg.eigh(distribution.reward_covariance(feature_map, theta))
     return vectors * np.sqrt(values.clip(min=0))[:, None], none
+
+
+def _context_roots(distribution: Gaussian) -> FloatArray:
+    """A (n, d, d) with c = psi + A z, z standard normal."""
+    n, d = distribution.mean.shape
+    if distribution.std is not None:
+        return np.broadcast_to(distribution.std, (n, d))[:, None] * np.eye(d)
+    values, vectors = np.linalg.eigh(np.broadcast_to(distribution.covariance, (n, d, d)))  # type: ignore[arg-type]
+    return vectors * np.sqrt(values.clip(min=0))[:, None]
 
 
 def _variances(distribution: ContextDistribution, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:

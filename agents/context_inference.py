@@ -3,6 +3,11 @@
 When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
 knows its law (mu_i), and its rewards carry it: with the server's estimate of theta it can be inferred. No guarantee is
 proved: this is Bayesian, as good as mu_i, the Gaussian noise and its scale are right.
+
+The posterior is not quite Bayes' rule: the server treats arms one by one, though one hidden context moves all arms of
+an agent. Errors of different arms are then correlated, an agent takes them for independent, and its regions are too
+wide for arms that it hardly pulls. Reports are therefore made for the features that the other arms' rewards suggest,
+and the server corrects weights by how far reports scatter; what is left is in the tolerances of the calibration tests.
 """
 
 import math
@@ -11,7 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.context_bias import average_belief, bias_variances, prior_belief, without_own_share
+from fedbandit_agents.context_bias import (
+    average_belief,
+    bias_variances,
+    inferred_features,
+    prior_belief,
+    without_own_share,
+)
 from fedbandit_agents.estimation import local_estimate, unit_vectors
 from fedbandit_agents.posterior import Belief
 from fedbandit_envs.knowledge import Constants, View
@@ -21,6 +32,8 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, real_numb
 _SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
 _NEWS = 0.1  # relative change of a report's precision that makes it worth sending
 _WORTH_OF_SIGMA = 5.0  # degrees of freedom that the assumed noise scale counts for, beside those of the residuals
+_WORTH_OF_WEIGHTS = 10.0  # the same, for the weights that come with the reports of an arm
+_LEAST_LENGTH = 1e-6  # of inferred features, in units of ||psi||: shorter ones would not show a direction
 _LEAST_SIGMA = 1e-4  # in units of theta_std: with less noise, an own share can't be told from the whole in 64 bits
 
 
@@ -80,6 +93,7 @@ class InferringAgents(AgentSide):
         self.residuals: FloatArray = np.zeros((n, 2))  # sum of squares between parts of plans, degrees of freedom
         self.reported: FloatArray = np.zeros((n, num_arms))  # mean rewards in the last reports, and their precision
         self.precision: FloatArray = np.zeros((n, num_arms))
+        self.features: FloatArray = view.psi  # and the features that they are for
         self.number = 0  # of the plan
         self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0  # in steps
         self.form_prior()
@@ -91,16 +105,20 @@ class InferringAgents(AgentSide):
 
     def form_prior(self) -> None:
         """The belief before own rewards, the variance tau^2 of the bias, and that of one reward about its mean."""
-        others = without_own_share(self.theta, self.V, self.view.psi, self.reported, self.precision)
+        others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
         prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance, prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
         self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K)
 
+    def prior(self) -> Belief:
+        """The belief before own rewards."""
+        return Belief(self.log_weights, self.mean, self.variance, self.factors)
+
     def posterior(self) -> Belief:
         """The belief given all rewards so far."""
-        return Belief(self.log_weights, self.mean, self.variance, self.factors).given(self.pulls, self.sums, self.noise)
+        return self.prior().given(self.pulls, self.sums, self.noise)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """The first arms, once; then what the posterior suggests, until the next plan or round."""
@@ -166,29 +184,40 @@ class InferringAgents(AgentSide):
             self.sums = self.sums + sums
 
     def news(self) -> Message | None:
-        """theta_{a,i} and weights ||psi||^2 / variance of the arms whose estimates have become better or worse."""
-        pulls = self.pulls.clip(min=1)
-        variance = self.noise / pulls + (0 if self.resampled else self.tau2)
-        precision = np.where(self.pulls > 0, 1 / variance, 0)
+        """theta_{a,i} and weights ||x||^2 / variance of the arms whose estimates have become better or worse.
+
+        x are the features that the other arms' rewards suggest, at first psi.
+        """
+        pulls, psi = self.pulls.clip(min=1), self.view.psi
+        x, tau2 = (psi, np.zeros(pulls.shape)) if self.resampled else self._inferred_features()
+        clear = np.einsum("nad,nad->na", x, x) > _LEAST_LENGTH**2 * np.einsum("nad,nad->na", psi, psi)
+        precision = np.where((self.pulls > 0) & clear, 1 / (self.noise / pulls + tau2), 0)
         changed = np.abs(precision - self.precision) > _NEWS * self.precision
         self.reported = np.where(changed, self.sums / pulls, self.reported)
         self.precision = np.where(changed, precision, self.precision)
+        self.features = np.where((changed & clear)[..., None], x, self.features)
         spoken = np.flatnonzero(changed.any(axis=1))
         if not len(spoken):
             return None
-        psi = self.view.psi
         arrays = {
-            "theta": local_estimate(self.reported, psi),
-            "weight": self.precision * np.einsum("nad,nad->na", psi, psi),
+            "theta": local_estimate(self.reported, self.features),
+            "weight": self.precision * np.einsum("nad,nad->na", self.features, self.features),
         }
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals
         message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
+    def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
+        return inferred_features(self.view, self.prior(), self.theta, self.V, self.pulls, self.sums, self.noise)
+
 
 class WeightedServer(ServerSide):
-    """Weighted least squares arm by arm, on the last report of each agent; correlation across arms is ignored."""
+    """Weighted least squares arm by arm, on the last report of each agent.
+
+    What is left of the correlation across arms is ignored. Weights say how far reports should scatter; how far they do
+    corrects them, arm by arm: the first ones come from the prior of theta, and agents can mistake their context.
+    """
 
     def __init__(self, policy: ContextInference, constants: Constants):
         self.policy, self.constants = policy, constants
@@ -198,20 +227,39 @@ class WeightedServer(ServerSide):
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
 
     def answer(self, up: Message) -> Message | None:
-        """theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1, of the arms with news."""
+        """theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1, of the arms with news.
+
+        The weights w are those of the reports, divided by the scatter of the arm.
+        """
         assert up.agents is not None
         new = up.present["theta"]
         rows, arms = np.nonzero(new)
         self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
         self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
-        e, d = unit_vectors(self.estimates), self.constants.dim
-        information = np.einsum("na,nad,nae->ade", self.weights, e, e) + np.eye(d) / self.policy.theta_std**2
-        V = np.linalg.inv(information)
-        theta = np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", self.weights, self.estimates))
-        upper = np.triu_indices(d)
+        e, upper = unit_vectors(self.estimates), np.triu_indices(self.constants.dim)
+        theta, V = self._fit(e, self.weights)
+        theta, V = self._fit(e, self.weights / self._scatter(e, theta, V))
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]
             arrays["sigma"] = self.policy.corrected_sigma(self.constants, *self.residuals.sum(axis=0)[:, None])
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
+
+    def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """theta (K, d) and V (K, d, d) from directions e (M, K, d) and weights (M, K)."""
+        V = np.linalg.inv(np.einsum("na,nad,nae->ade", weights, e, e) + np.eye(e.shape[2]) / self.policy.theta_std**2)
+        return np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", weights, self.estimates)), V
+
+    def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
+        """(K,) the mean square of residuals over what the weights say it should be, drawn towards 1.
+
+        Agents are not told: they take their own share out as w e^T V e, which must not reach 1.
+        """
+        residuals = np.einsum("nad,nad->na", self.estimates - theta, e)
+        shares = self.weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)
+        squares = np.einsum("na,na->a", self.weights, residuals**2)
+        freedom = ((self.weights > 0) - shares).sum(axis=0)
+        scatter = (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS)
+        largest: FloatArray = 0.99 / shares.max(axis=0).clip(min=0.01)
+        return np.minimum(scatter, largest.clip(min=1))

@@ -9,18 +9,20 @@ from fedbandit_agents.context_inference import ContextInference, InferringAgents
 from fedbandit_agents.posterior import Belief
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Plan
-from fedbandit_envs.validation import BoolArray, probability
+from fedbandit_envs.validation import BoolArray, IntArray, probability
 
 
 @dataclass(frozen=True)
 class FedCIElimination(ContextInference):
-    """Federated context inference, cautious: arms are eliminated only by intervals that hold for the hidden context.
+    """Federated context inference, cautious: an arm is eliminated only when another one is surely better.
 
-    All intervals of a run hold with probability 1 - delta if mu_i, the noise and its scale are right: a Bayesian
-    statement, over contexts drawn from mu_i; nothing is proved for a given context.
+    What is bounded is the difference to the arm that looks best: its errors are smaller than those of the two mean
+    rewards, because the hidden context moves both. All bounds of a run hold with probability 1 - delta if the posterior
+    is right (mu_i, the noise and its scale): a Bayesian statement, over contexts drawn from mu_i; nothing is proved for
+    a given context.
     """
 
-    delta: float = 0.1  # allowed probability that some interval fails
+    delta: float = 0.1  # allowed probability that some bound fails
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,26 +39,29 @@ class FedCIElimination(ContextInference):
 
 
 class EliminatingAgents(InferringAgents):
-    """Each plan drops arms whose upper end is below another one's lower end, and pulls the others equally often."""
+    """Each plan drops arms that are surely worse than the one that looks best, and pulls the others equally often."""
 
     policy: FedCIElimination
 
     def __init__(self, policy: FedCIElimination, view: View):
         super().__init__(policy, view)
         constants, (n, components, num_arms) = view.constants, self.mean.shape
-        # Half of delta is for the intervals of the components, half for the components that are left out.
+        # Half of delta is for the bounds of the components, as P(z > alpha) <= exp(-alpha^2 / 2) / 2; half for the
+        # components that are left out.
         events = constants.num_agents * policy.number_of_plans(constants)
-        self.alpha = math.sqrt(2 * math.log(2 * num_arms * events / policy.delta))
+        self.alpha = math.sqrt(2 * math.log(num_arms * events / policy.delta))
         self.ignored = policy.delta / (2 * components * events)
         self.active: BoolArray = np.ones((n, num_arms), dtype=bool)
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
         """Eliminate; then pull all active arms, those first that were pulled least."""
-        lower, upper = belief.bounds(self.alpha, self.ignored)
-        best_lower = np.where(self.active, lower, -np.inf).max(axis=1, keepdims=True)
-        self.active = self.active & (upper >= best_lower)
+        best = self.looks_best(belief)
+        self.active = self.active & (belief.most_above(best, self.alpha, self.ignored) >= 0)
         each, rest = np.divmod(length, self.active.sum(axis=1, keepdims=True))
         order = np.where(self.active, self.pulls, np.iinfo(np.int64).max).argsort(axis=1, kind="stable")
         rank = order.argsort(axis=1, kind="stable")
-        best = np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)
         return Plan(np.where(self.active, each + (rank < rest), 0), best, length)
+
+    def looks_best(self, belief: Belief) -> IntArray:
+        """(n,) the active arm with the largest expected reward."""
+        return np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)

@@ -40,10 +40,7 @@ class Belief:
 
     def given(self, pulls: IntArray, sums: FloatArray, noise: FloatArray) -> "Belief":
         """The belief after `pulls` (n, K) with these reward `sums`; `noise` (n, K) is the variance of one pull."""
-        precision = (pulls / noise)[:, None]  # of the mean reward that was seen
-        residual = (sums / pulls.clip(min=1))[:, None] - self.mean
-        unexplained = 1 / (1 + precision * self.variance)  # share of the own part that stays uncertain, given z
-        information = precision * unexplained  # 1 / (variance + noise / pulls)
+        residual, unexplained, information = self._residuals(pulls, sums, noise)
         weighted = information[..., None] * self.factors
         A = np.einsum("nsaq,nsap->nsqp", weighted, self.factors) + np.eye(self.factors.shape[3])  # precision of z
         root = np.linalg.inv(np.linalg.cholesky(A))  # A^-1 = root^T root
@@ -55,24 +52,48 @@ class Belief:
         log_weights = _normalised(self.log_weights + 0.5 * (fit + log_det))
         return Belief(log_weights, mean, self.variance * unexplained, factors)
 
-    def bounds(self, width: float, ignored: float) -> tuple[FloatArray, FloatArray]:
-        """(n, K) lower and upper ends: `width` standard deviations around every component heavier than `ignored`."""
-        half = width * np.sqrt(self.marginal_variances())
+    def factors_given_other_arms(
+        self, pulls: IntArray, sums: FloatArray, noise: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean (n, S, K, q) and covariance (n, S, K, q, q) of z given the rewards of all arms but a, for each a."""
+        residual, _, information = self._residuals(pulls, sums, noise)
+        n, components, num_arms, q = self.factors.shape
+        weighted = information[..., None] * self.factors
+        squares = (weighted[..., None] * self.factors[..., None, :]).reshape(n, components, num_arms, q * q)
+        others = 1 - np.eye(num_arms)  # sums, not differences: the arm left out may outweigh all others by far
+        covariance = np.linalg.inv(np.matmul(others, squares).reshape(n, components, num_arms, q, q) + np.eye(q))
+        return np.einsum("nsaqp,nsap->nsaq", covariance, others @ (weighted * residual[..., None])), covariance
+
+    def _residuals(
+        self, pulls: IntArray, sums: FloatArray, noise: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(n, S, K) each: residuals, the share of the own part that stays uncertain given z, and their precision."""
+        precision = (pulls / noise)[:, None]  # of the mean reward that was seen
+        residual = (sums / pulls.clip(min=1))[:, None] - self.mean
+        unexplained = 1 / (1 + precision * self.variance)
+        return residual, unexplained, precision * unexplained  # 1 / (variance + noise / pulls)
+
+    def most_above(self, arm: IntArray, width: float, ignored: float) -> FloatArray:
+        """(n, K) upper ends of r_a - r_arm: `width` standard deviations, in every component heavier than `ignored`."""
+        mean, variance = self._differences(arm)
         likely = (self.weights > ignored)[..., None]
-        lower = np.where(likely, self.mean - half, np.inf).min(axis=1)
-        return lower, np.where(likely, self.mean + half, -np.inf).max(axis=1)
+        return np.where(likely, mean + width * np.sqrt(variance), -np.inf).max(axis=1)
 
     def against(self, arm: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Of r_a - r_arm, for one `arm` (n,) per agent: mean, variance, and mean of the positive part; each (n, K)."""
-        rows, weights = np.arange(len(arm)), self.weights
-        mean = self.mean - self.mean[rows, :, arm][:, :, None]
+        weights, (mean, variance) = self.weights, self._differences(arm)
+        average = np.einsum("ns,nsa->na", weights, mean)
+        spread = np.einsum("ns,nsa->na", weights, variance + (mean - average[:, None]) ** 2)
+        return average, spread, np.einsum("ns,nsa->na", weights, _positive_part(mean, np.sqrt(variance)))
+
+    def _differences(self, arm: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (n, S, K) of r_a - r_arm in each component."""
+        rows = np.arange(len(arm))
         common = self.factors - self.factors[rows, :, arm][:, :, None]
         variance = self.variance + self.variance[rows, :, arm][:, :, None]
         variance += np.einsum("nsaq,nsaq->nsa", common, common)
         variance[rows, :, arm] = 0
-        average = np.einsum("ns,nsa->na", weights, mean)
-        spread = np.einsum("ns,nsa->na", weights, variance + (mean - average[:, None]) ** 2)
-        return average, spread, np.einsum("ns,nsa->na", weights, _positive_part(mean, np.sqrt(variance)))
+        return self.mean - self.mean[rows, :, arm][:, :, None], variance
 
     def best_in_samples(self, number: int, draws: RowDraws, num_agents: int, rows: IntArray) -> IntArray:
         """(len(rows), K) how often each arm is best in `number` samples, for some `rows`; `draws` is for all rows.

@@ -170,36 +170,42 @@ def test_the_noise_scale_is_found_whatever_was_assumed(label, truth, factor):
 # --- calibration -----------------------------------------------------------------------------------------------------
 
 
-def places(problem, policy, seeds, horizon):
-    """P(r < truth) by the posterior at the end, (seeds, M, K), and the arms that it takes to be best, (seeds, M)."""
-    env, found, best = bandit(problem, policy, horizon), [], []
+STEPS = (2**6, 2**9, 2**13)  # in exploration, soon after, and when most agents have settled
+
+
+def places(problem, seeds, observe="distribution"):
+    """P(r < truth) by the posterior after so many STEPS, (3, seeds, M, K)."""
+    env, policy = fb.HiddenContextBandit(problem, max_cycles=STEPS[-1], observe=observe), FedCI()
+    found = []
     for seed in seeds:
-        rounds = fb.CommunicationRounds(env, policy)
+        rounds, of_run = fb.CommunicationRounds(env, policy), []
         rounds.reset(seed=seed)
         while not rounds.done:
             rounds.advance()
-        (side,) = rounds._sides
-        belief, truth = side.posterior(), env.instance.means[:, None]
-        below = ndtr((truth - belief.mean) / np.sqrt(belief.marginal_variances()))
-        found.append(np.einsum("ns,nsa->na", belief.weights, below))
-        best.append(belief.expected_rewards().argmax(axis=1))
-    return np.array(found), np.array(best)
+            (side,) = rounds._sides
+            if side.pulls[0].sum() >= STEPS[len(of_run)]:
+                belief, truth = side.posterior(), env.instance.means[:, None]
+                below = ndtr((truth - belief.mean) / np.sqrt(belief.marginal_variances()))
+                of_run.append(np.einsum("ns,nsa->na", belief.weights, below))
+        found.append(of_run)
+    return np.moveaxis(np.array(found), 1, 0)
 
 
 @dataclass(frozen=True)
 class FromThePrior:
     """Everything as Fed-CI believes: theta_a ~ N(0, I), contexts from mu."""
 
-    discrete: bool
+    mu: str  # "table": a row for each arm; "shared": one vector for all arms; "people": one of three
     context: str = "fixed"
     num_agents: int = 30
     num_arms: int = 4
 
     def instance(self, rng, context_rng):
-        theta = rng.normal(size=(self.num_arms, 2))
-        if self.discrete:
+        theta, feature_map = rng.normal(size=(self.num_arms, 2)), fb.Identity(self.num_arms, 2)
+        if self.mu == "people":
             mu = fb.Discrete(rng.normal(size=(self.num_agents, 3, 2)), np.full((self.num_agents, 3), 1 / 3))
-            feature_map = fb.Identity(self.num_arms, 2)
+        elif self.mu == "shared":
+            mu = fb.Gaussian(rng.normal(size=(self.num_agents, 2)), std=0.3)
         else:
             mu = fb.Gaussian(rng.normal(size=(self.num_agents, 2 * self.num_arms)), std=0.3)
             feature_map = fb.Table(self.num_arms, 2)
@@ -208,72 +214,80 @@ class FromThePrior:
 
 
 LEVELS = (0.5, 0.9, 0.99)
-MODEL_IS_RIGHT = {
-    "tables": FromThePrior(discrete=False),
-    "resampled": FromThePrior(discrete=False, context="resampled"),
-    "people": FromThePrior(discrete=True),
+# Where the posterior is Bayes' rule but for what is estimated beside theta (the scales of noise and scatter).
+EXACT = {
+    "known contexts": (FromThePrior("table"), "context"),
+    "tables": (FromThePrior("table"), "distribution"),
+    "resampled": (FromThePrior("table", context="resampled"), "distribution"),
+}
+# Elsewhere it is approximate (the server treats arms one by one, and Gaussian), or theta is not drawn from the prior.
+APPROXIMATE = {
+    "shared": FromThePrior("shared"),
+    "people": FromThePrior("people"),
     "synthetic": fb.Synthetic(num_agents=50, context_std=0.1),
-}
-CORRELATED = {
     "movielens": fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1),
+    "movielens masked": fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1, factors="masked"),
     "household": fb.Household(num_agents=50, noise_std=0.1),
+    "household masked": fb.Household(num_agents=50, noise_std=0.1, factors="masked"),
+    "linear": fb.Linear(num_agents=50),
 }
+TOLERANCE = (0.05, 0.035, 0.015)  # beside chance, at 50, 90 and 99 %
+# MovieLens while it explores: until the second round weights come from the prior of theta, where it is far too wide.
+TOLERANCE_AT_FIRST = {"movielens": (0.13, 0.065, 0.01), "movielens masked": (0.08, 0.045, 0.01)}
 
 
-def shares(inside):
-    """The mean of each run's share, and 4 standard errors of it: a false-alarm rate of 6e-5."""
-    by_run = inside.reshape(len(inside), -1).mean(axis=1)
-    return by_run.mean(), 4 * by_run.std(ddof=1) / np.sqrt(len(by_run))
+def assert_shares(place, tolerance):
+    """The share of regions that hold the truth is right up to `tolerance` and 4 standard errors between runs.
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", MODEL_IS_RIGHT)
-@pytest.mark.parametrize("horizon", [2**6, 2**13])
-def test_posterior_regions_hold_the_truth_as_often_as_they_say(label, horizon):
-    place, _ = places(MODEL_IS_RIGHT[label], FedCI(), range(40), horizon)
-    for level in LEVELS:
-        share, chance = shares(abs(place - 0.5) <= level / 2)
-        # Beside chance: 0.03, and 0.0012 at 99 %, for what is approximate.
-        assert abs(share - level) < 0.03 * min(1, 4 * (1 - level)) + chance, (level, share)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", CORRELATED)
-@pytest.mark.parametrize("horizon", [2**6, 2**13])
-def test_where_errors_of_arms_are_correlated_regions_are_too_wide_but_right_for_the_best_arm(label, horizon):
-    # On MovieLens one hidden context moves all arms of an agent, so the server's errors of different arms are
-    # correlated, which it ignores: regions of arms that hardly matter hold the truth more often than they say.
-    place, best = places(CORRELATED[label], FedCI(), range(100, 140), horizon)
-    of_best = np.take_along_axis(place, best[..., None], axis=2)
-    for level in LEVELS:
-        share, chance = shares(abs(place - 0.5) <= level / 2)
-        assert share > level - 0.03 * min(1, 4 * (1 - level)) - chance, (level, share)
-        share, chance = shares(abs(of_best - 0.5) <= level / 2)
-        assert abs(share - level) < 0.03 * min(1, 4 * (1 - level)) + chance, (level, share)
+    With 40 runs and a true share at the edge of the tolerance that fails with probability 1.4e-4 (Student's t), with
+    100 runs and no tolerance 1.2e-4; 3 levels, 3 times and 11 problems fail together by chance with 0.013 at most.
+    """
+    for level, allowed in zip(LEVELS, tolerance, strict=True):
+        by_run = (abs(place - 0.5) <= level / 2).mean(axis=(1, 2))
+        chance = 4 * by_run.std(ddof=1) / np.sqrt(len(by_run))
+        assert abs(by_run.mean() - level) < allowed + chance, (level, by_run.mean(), chance)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("label", ["synthetic", "movielens", "household"])
+@pytest.mark.parametrize("label", EXACT)
+def test_where_the_posterior_is_exact_regions_hold_the_truth_as_often_as_they_say(label):
+    problem, observe = EXACT[label]
+    for place in places(problem, range(100), observe):
+        assert_shares(place, (0.0, 0.0, 0.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", APPROXIMATE)
+def test_posterior_regions_hold_the_truth_about_as_often_as_they_say(label):
+    at_first, *later = places(APPROXIMATE[label], range(40))
+    assert_shares(at_first, TOLERANCE_AT_FIRST.get(label, TOLERANCE))
+    for place in later:
+        assert_shares(place, TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["synthetic", "movielens", "household", "household masked"])
 def test_elimination_keeps_the_best_arm(label):
-    # Coverage: in at least 1 - delta of the runs no agent drops its best arm (and no interval fails). 30 of 30 runs
-    # would happen with probability 0.04 if coverage were only 0.9; 4 failures or more with 0.35: 6 or more with 0.07.
-    policy, problem = FedCIElimination(delta=0.1), replace((MODEL_IS_RIGHT | CORRELATED)[label], num_agents=20)
-    env, failures, active = bandit(problem, policy, 2**13), 0, []
+    # All bounds of a run are to hold in at least 1 - delta of the runs. On other seeds 10 and 6 of 200 failed on masked
+    # and completed Household, none of 60 elsewhere. At 0.05, 6 of 30 or more would fail with probability 0.003.
+    policy, problem = FedCIElimination(delta=0.1), replace(APPROXIMATE[label], num_agents=20)
+    env, agents, failures, active = bandit(problem, policy, 2**13), np.arange(20), 0, []
     for seed in range(30):
         rounds = fb.CommunicationRounds(env, policy)
         rounds.reset(seed=seed)
-        failed, truth = False, None
+        failed = False
         while not rounds.done:
             rounds.advance()
             (side,) = rounds._sides
-            truth = env.instance.means
-            lower, upper = side.posterior().bounds(side.alpha, side.ignored)
-            failed |= bool(((truth < lower) | (truth > upper)).any())
-            failed |= not side.active[np.arange(len(truth)), truth.argmax(axis=1)].all()
+            belief, truth = side.posterior(), env.instance.means
+            best = side.looks_best(belief)
+            above = truth - truth[agents, best][:, None]
+            failed |= bool((above > belief.most_above(best, side.alpha, side.ignored)).any())
+            failed |= not side.active[agents, truth.argmax(axis=1)].all()
         failures += failed
-        active.append(side.active.sum(axis=1).mean())
+        active.append(side.active.mean())
     assert failures <= 5
-    assert np.mean(active) < 0.7 * problem.instance(np.random.default_rng(0), np.random.default_rng(0)).num_arms
+    assert np.mean(active) < 0.5
 
 
 # --- regret ----------------------------------------------------------------------------------------------------------

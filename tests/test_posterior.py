@@ -6,6 +6,7 @@ import pytest
 from fedbandit_agents.context_bias import (
     bias_factors,
     bias_variances,
+    inferred_features,
     prior_belief,
     without_own_share,
 )
@@ -131,6 +132,56 @@ def test_posterior_is_gaussian_conditioning_in_each_component():
             logs[i, s] = prior.log_weights[i, s] - 0.5 * fit
     weights = np.exp(logs - logs.max(axis=1, keepdims=True))
     np.testing.assert_allclose(found.weights, weights / weights.sum(axis=1, keepdims=True))
+
+
+def test_factors_given_other_arms_are_those_of_gaussian_conditioning_without_the_arm():
+    rng = np.random.default_rng(11)
+    prior, noise = random_belief(rng), np.full((3, 4), 0.7)
+    pulls = rng.integers(0, 4, size=(3, 4))
+    sums = rng.normal(size=(3, 4)) * pulls
+    z, covariance_of_z = prior.factors_given_other_arms(pulls, sums, noise)
+    for i, s, arm in np.ndindex(3, 2, 4):
+        seen = (pulls[i] > 0) & (np.arange(4) != arm)
+        F = prior.factors[i, s, seen]
+        S = F @ F.T + np.diag(prior.variance[i, s, seen] + 0.7 / pulls[i, seen])
+        residual = sums[i, seen] / pulls[i, seen] - prior.mean[i, s, seen]
+        np.testing.assert_allclose(z[i, s, arm], F.T @ np.linalg.solve(S, residual), atol=1e-12)
+        np.testing.assert_allclose(covariance_of_z[i, s, arm], np.eye(2) - F.T @ np.linalg.solve(S, F), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["std", "covariance"])
+def test_inferred_features_are_the_context_given_the_other_arms(name):
+    # Three arms, theta known: regress c ~ N(psi, Sigma) on the mean rewards of the two other arms.
+    rng = np.random.default_rng(12)
+    view = view_of(DISTRIBUTIONS[name](rng, 5, 2), Identity(3, 2))
+    theta, pulls, noise = rng.normal(size=(3, 2)), np.array([[1, 2, 3]] * 5), np.full((5, 3), 0.2)
+    V, sums = np.zeros((3, 2, 2)), rng.normal(size=(5, 3)) * pulls
+    prior = prior_belief(view, others(view, theta, V))
+    x, tau2 = inferred_features(view, prior, theta, V, pulls, sums, noise)
+    for i, arm in np.ndindex(5, 3):
+        rest = np.arange(3) != arm
+        sigma = view.distribution.rows(np.array([i])).reward_covariance(Identity(2, 2), np.eye(2))[0]
+        seen = theta[rest] @ sigma @ theta[rest].T + np.diag(noise[i, rest] / pulls[i, rest])
+        gain, psi = sigma @ theta[rest].T @ np.linalg.inv(seen), view.psi[i, 0]
+        expected = psi + gain @ (sums[i, rest] / pulls[i, rest] - theta[rest] @ psi)
+        np.testing.assert_allclose(x[i, arm], expected, atol=1e-9)
+        left = sigma - gain @ theta[rest] @ sigma
+        np.testing.assert_allclose(tau2[i, arm], theta[arm] @ left @ theta[arm], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "feature_map"),
+    [("point", "identity"), ("discrete", "identity"), ("std", "table"), ("std", "function")],
+)
+def test_where_nothing_is_inferred_features_are_the_expected_ones(name, feature_map):
+    rng = np.random.default_rng(13)
+    chosen = MAPS[feature_map]
+    view = view_of(DISTRIBUTIONS[name](rng, 5, chosen.context_dim), chosen)
+    theta, V = rng.normal(size=(4, 2)), np.tile(0.1 * np.eye(2), (4, 1, 1))
+    prior, ones = prior_belief(view, others(view, theta, V)), np.ones((5, 4))
+    x, tau2 = inferred_features(view, prior, theta, V, ones.astype(int), ones, ones)
+    np.testing.assert_array_equal(x, view.psi)
+    np.testing.assert_array_equal(tau2, bias_variances(view, theta, V))
 
 
 def test_learning_in_two_steps_is_learning_at_once():
@@ -279,12 +330,16 @@ def test_the_difference_to_an_arm_has_the_moments_of_samples():
     np.testing.assert_allclose(hope, difference.clip(min=0).mean(axis=1), atol=0.02)
 
 
-def test_bounds_span_every_component_that_is_not_ignored():
+def test_bounds_of_differences_hold_in_every_component_that_is_not_ignored():
+    # r_2 - r_1 has means 0, 5 and 50. What the arms share leaves a variance of (0.6 - 0.4)^2; their own are added.
     weights = np.array([[0.9, 0.0999, 0.0001]])
-    mean, variance = np.array([[[0.0], [5.0], [50.0]]]), np.array([[[1.0], [4.0], [1.0]]])
-    belief = Belief(np.log(weights), mean, variance, np.zeros((1, 3, 1, 0)))
-    lower, upper = belief.bounds(2.0, 0.001)
-    assert (lower.item(), upper.item()) == (-2.0, 9.0)
+    mean = np.array([[[1.0, 1.0], [0.0, 5.0], [0.0, 50.0]]])
+    variance = np.array([[[0.6, 0.36], [3.6, 0.36], [0.6, 0.36]]])
+    factors = np.broadcast_to(np.array([[0.4], [0.6]]), (1, 3, 2, 1))
+    belief = Belief(np.log(weights), mean, variance, factors)
+    found = belief.most_above(np.array([0]), 2.0, 0.001)
+    np.testing.assert_allclose(found, [[0, 5 + 2 * np.sqrt(0.04 + 3.6 + 0.36)]])
+    np.testing.assert_allclose(belief.most_above(np.array([0]), 2.0, 0.2), [[0, 2.0]])
 
 
 def test_a_belief_without_any_uncertainty_stays_finite():
