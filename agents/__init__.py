@@ -1,8 +1,18 @@
-"""Policies for federated bandits with hidden contexts: Fed-PECD, Fed-CI, and what each shares with its relatives."""
+"""Policies for federated bandits with hidden contexts: Fed-PECD, Fed-CI, what each shares, and models as policies."""
 
+from fedbandit_agents.external import ExternalPolicy, from_callable, from_sb3, from_torchrl
 from fedbandit_agents.fed_ci import FedCI
 from fedbandit_agents.fed_ci_elimination import FedCIElimination
 from fedbandit_agents.fed_pecd import FedPECD
 from fedbandit_agents.phased_elimination import PhasedElimination
 
-__all__ = ["FedCI", "FedCIElimination", "FedPECD", "PhasedElimination"]
+__all__ = [
+    "ExternalPolicy",
+    "FedCI",
+    "FedCIElimination",
+    "FedPECD",
+    "PhasedElimination",
+    "from_callable",
+    "from_sb3",
+    "from_torchrl",
+]

@@ -84,7 +84,7 @@ class _View(EpisodicBandit):
 
     def _restart(self, seed: int | None) -> None:
         super()._restart(seed)
-        self._features = flat_features(self.instance, self.observe)
+        self._features = flat_features(self.instance.observed(self.observe)[1])
         self._mu = self.instance.observed(self.observe)[0].encode()
 
     def _observations(self) -> Observation:
@@ -93,7 +93,8 @@ class _View(EpisodicBandit):
             return {name: rows.copy() for name, rows in self._mu.items()}
         if self.observation == "features":
             return self._features.copy()
-        return np.concatenate([self._features, pull_statistics(self.tally, self.max_cycles)], axis=1)
+        statistics = pull_statistics(self.tally.pulls, self.tally.sums, self.max_cycles)
+        return np.concatenate([self._features, statistics], axis=1)
 
     def _regret(self) -> dict[str, FloatArray] | None:
         """(n,) the regret of each agent by kind, when the episode is over and if it was asked for."""

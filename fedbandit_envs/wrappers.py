@@ -19,6 +19,7 @@ from fedbandit_envs.observations import (
     flat_features,
     joined,
     pull_statistics,
+    statistics_by_name,
     statistics_space,
 )
 from fedbandit_envs.protocol import Feedback, Plan
@@ -97,7 +98,7 @@ class ExpectedFeatures(_ObservationWrapper):
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
         """A new instance: of the given seed, or the next one."""
         _, infos = self.env.reset(seed=seed, options=options)
-        self._features = flat_features(self.bandit.instance, self.bandit.observe)
+        self._features = flat_features(self.bandit.instance.observed(self.bandit.observe)[1])
         return self._changed({}), infos
 
     def _changed(self, observations: Observations) -> Observations:
@@ -118,24 +119,20 @@ class PullStatistics(_ObservationWrapper):
             raise ValueError(f"env: expected observations in a Dict or a flat Box, got {space}; flatten them first")
         self.bandit.remember()
 
-    def _named(self, row: Any) -> dict[str, Any]:
-        """The parts of a row of statistics, or of the bounds of its space, by name."""
-        pulls, rewards, time = np.split(row, [self.bandit.num_arms, 2 * self.bandit.num_arms])
-        return {"pulls": pulls, "rewards": rewards, "time": time}
-
     def _new_space(self, agent: str) -> spaces.Space[Any]:
         known, added = self.env.observation_space(agent), statistics_space(self.bandit.num_arms)
         if isinstance(known, spaces.Box):
             return joined(known, added)
-        low, high = self._named(added.low), self._named(added.high)
+        low, high = statistics_by_name(added.low), statistics_by_name(added.high)
         boxes = {name: spaces.Box(low[name], high[name], dtype=np.float32) for name in low}
         return spaces.Dict({**known.spaces, **boxes})
 
     def _changed(self, observations: Observations) -> Observations:
-        rows = pull_statistics(self.bandit.tally, self.bandit.max_cycles)
+        tally = self.bandit.tally
+        rows = pull_statistics(tally.pulls, tally.sums, self.bandit.max_cycles)
         pairs = zip(self.bandit.possible_agents, rows, strict=True)
         if isinstance(next(iter(observations.values())), dict):
-            return {agent: {**observations[agent], **self._named(row)} for agent, row in pairs}
+            return {agent: {**observations[agent], **statistics_by_name(row)} for agent, row in pairs}
         return {agent: np.concatenate([observations[agent], row]) for agent, row in pairs}
 
 

@@ -41,7 +41,8 @@ plotting
 """.strip().splitlines()
 RANKS = {f"fedbandit_envs.{name}": rank for rank, line in enumerate(ORDER) for name in line.split()}
 
-VALUES = {"knowledge", "contexts", "features", "seeding", "validation"}  # what `protocol` and policies may build on
+# What `protocol` and policies may build on.
+VALUES = {"knowledge", "contexts", "features", "observations", "seeding", "validation"}
 
 
 class Import(NamedTuple):

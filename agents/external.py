@@ -1,0 +1,235 @@
+"""Trained models and plain functions as policies: what an RL library has learnt, played as any other policy.
+
+    policy = from_sb3(PPO("MlpPolicy", env).learn(50_000))
+    history = fb.play(fb.make("fedbandit/Synthetic-v0"), policy, seed=0)
+
+A model is asked once a step, for all agents together, and sends nothing. It is shown what agents in the environments
+are shown: a batch of the observations on which it was trained, one row an agent.
+"""
+
+import hashlib
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.knowledge import View
+from fedbandit_envs.observations import flat_features, pull_statistics, statistics_by_name
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError
+from fedbandit_envs.validation import FloatArray, IntArray, one_of
+
+OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
+Function = Callable[[Any], Any]  # from a batch of observations to arms (M,) or probabilities of the arms (M, K)
+
+
+@dataclass(frozen=True)
+class ExternalPolicy(Policy):
+    """A policy that is one function of what an agent observes, `act`; agents never communicate.
+
+    `observation` is what it is shown, as the environments name it: "features" (psi, flat), "statistics" (that and what
+    the agent remembers of its episode, as the wrapper PullStatistics), "distribution" (mu_i, as named arrays) or
+    "distribution+statistics" (PullStatistics on these).
+    """
+
+    observation: str = "statistics"
+
+    def __post_init__(self) -> None:
+        one_of("observation", self.observation, OBSERVATIONS)
+
+    @abstractmethod
+    def act(self, observations: Any) -> Any:
+        """The arm of each row (M,), or the probabilities of its arms (M, K), from which arms are then drawn.
+
+        Row i of the answer may depend on row i of the observations alone. There are always M rows, the number of all
+        agents, also when only some of them are played here: the answers for the others are not used.
+        """
+
+    def agents(self, view: View) -> "ExternalAgents":
+        """Agents that never communicate."""
+        return ExternalAgents(self, view)
+
+
+class ExternalAgents(AgentSide):
+    """Agents that ask `act` at each step."""
+
+    def __init__(self, policy: ExternalPolicy, view: View):
+        self.policy, self.view = policy, view
+        shape = view.psi.shape[:2]
+        self.pulls: IntArray = np.zeros(shape, dtype=np.int64)
+        self.sums: FloatArray = np.zeros(shape)  # of rewards
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """One step."""
+        return Plan.play(self._arms(self.policy.act(self._observations())), self.pulls.shape[1])
+
+    def report(self, feedback: Feedback) -> None:
+        """Remember the rewards; say nothing."""
+        self.pulls += feedback.pulls()
+        self.sums += feedback.sums()
+
+    def _observations(self) -> Any:
+        """A batch of M rows, those of this block at the places of its agents, the others filled with one of them.
+
+        Networks round differently for batches of different sizes. With one size for all blocks, and each agent at its
+        own place, its arms do not depend on who else is in the block.
+        """
+        rows = np.zeros(self.view.constants.num_agents, dtype=np.int64)
+        rows[self.view.agents] = np.arange(len(self.view.agents))
+        shown = self._observed()
+        return {name: part[rows] for name, part in shown.items()} if isinstance(shown, dict) else shown[rows]
+
+    def _observed(self) -> Any:
+        """What the agents of this block are shown: an array (n, length), or named arrays (n, ...)."""
+        kind = self.policy.observation
+        if kind == "features":
+            return flat_features(self.view.psi)
+        if kind == "distribution":
+            return self.view.distribution.encode()
+        statistics = pull_statistics(self.pulls, self.sums, self.view.constants.horizon)
+        if kind == "statistics":
+            return np.concatenate([flat_features(self.view.psi), statistics], axis=1)
+        return self.view.distribution.encode() | statistics_by_name(statistics)
+
+    def _arms(self, answer: Any) -> IntArray:
+        """(n,) the arms of this block's agents."""
+        answer = np.asarray(answer)
+        num_agents, num_arms = self.view.constants.num_agents, self.view.constants.num_arms
+        if answer.shape == (num_agents,) and answer.dtype.kind in "iu":
+            return answer[self.view.agents]
+        if answer.shape == (num_agents, num_arms) and answer.dtype.kind == "f":
+            return self._drawn(answer[self.view.agents].astype(np.float64))
+        raise ProtocolError(
+            f"{type(self.policy).__name__}: expected whole numbers of shape ({num_agents},), the arm of each row, or "
+            f"probabilities of shape ({num_agents}, {num_arms}), got {answer.dtype} of shape {answer.shape}; return "
+            "one row for each row of the observations"
+        )
+
+    def _drawn(self, probabilities: FloatArray) -> IntArray:
+        """(n,) arms drawn with the policy's own random numbers, so that runs repeat."""
+        sums = probabilities.sum(axis=1)
+        if not (probabilities.min() >= 0 and np.abs(sums - 1).max() < 1e-3):
+            raise ProtocolError(
+                f"{type(self.policy).__name__}: expected probabilities that sum to 1 in each row, got a smallest of "
+                f"{probabilities.min():g} and sums from {sums.min():g} to {sums.max():g}; apply a softmax"
+            )
+        cumulative = probabilities.cumsum(axis=1)
+        step = int(self.pulls[0].sum())
+        drawn = self.view.randomness.draws(step).uniforms() * cumulative[:, -1]
+        return (cumulative[:, :-1] <= drawn[:, None]).sum(axis=1)
+
+
+def from_callable(
+    function: Function, *, observation: str = "statistics", name: str = "External", version: str | None = None
+) -> ExternalPolicy:
+    """The policy that plays what `function` answers to a batch of observations; see `ExternalPolicy.act`.
+
+    To use it in experiments, `fb.register_policy("My-Model", type(policy))`; they then run in this process alone, with
+    executor="serial". For worker processes, register a subclass of ExternalPolicy from the top of a module.
+
+    Args:
+        function: from observations, one row an agent, to arms (M,) or probabilities of the arms (M, K).
+        observation: what it is shown; see ExternalPolicy.
+        name: what errors call it.
+        version: tells models apart where results are kept: those of one version are never continued with another.
+            None: a new one at each call, so that results can't be continued at all.
+    """
+    if not callable(function):
+        raise ValueError(f"function: expected a callable, got {function!r}; pass a function of a batch of observations")
+    shown = one_of("observation", observation, OBSERVATIONS)
+    made = uuid.uuid4().hex if version is None else version
+
+    @dataclass(frozen=True)
+    class Named(ExternalPolicy):
+        observation: str = shown
+        version: str = made
+
+        def __post_init__(self) -> None:
+            one_of("observation", self.observation, (shown,))
+            one_of("version", self.version, (made,))
+
+        def act(self, observations: Any) -> Any:
+            return function(observations)
+
+    Named.__name__ = name  # its __qualname__ still tells that it was made here, so that no other process can import it
+    return Named()
+
+
+def from_sb3(
+    model: Any, *, observation: str = "statistics", deterministic: bool = True, name: str = "SB3"
+) -> ExternalPolicy:
+    """The policy of a model of Stable-Baselines3 that was trained on the observations of single agents.
+
+    Args:
+        model: the model itself. Files are not loaded here: SB3's can run any code, so load those you trust yourself.
+        observation: what it was trained on; see ExternalPolicy.
+        deterministic: play the likeliest arm; else draw arms as in training, for models with an actor, such as PPO.
+        name: what errors call it.
+    """
+    if not hasattr(model, "predict"):
+        raise ValueError(f"model: expected a model of Stable-Baselines3, got {model!r}; load it with its own class")
+    if not hasattr(model.action_space, "n"):
+        raise ValueError(
+            f"model: expected one that chooses one agent's arm, got actions in {model.action_space}; a model of the "
+            "joint view sees all agents at once, which would be communication that nobody counts"
+        )
+    network = model.policy
+    if not deterministic and not hasattr(network, "get_distribution"):
+        raise ValueError(f"deterministic: expected True for {type(model).__name__}, which has no actor, got False")
+
+    def likeliest(observations: Any) -> Any:
+        return model.predict(observations, deterministic=True)[0]
+
+    def probabilities(observations: Any) -> Any:
+        network.set_training_mode(False)
+        tensors, _ = network.obs_to_tensor(observations)
+        return network.get_distribution(tensors).distribution.probs.detach().cpu().numpy()
+
+    function = likeliest if deterministic else probabilities
+    return from_callable(function, observation=observation, name=name, version=_digest(network))
+
+
+def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "TorchRL") -> ExternalPolicy:
+    """The policy of a TensorDict module of TorchRL, an actor whose likeliest arm is played.
+
+    It reads its `in_keys`, alone or below a group of agents, as ("agents", "observation"); of named observations each
+    key ends in the name. Its action, one-hot or not, is the out_key that ends in "action".
+    """
+    try:
+        import torch
+        from tensordict import TensorDict
+        from torchrl.envs.utils import ExplorationType, set_exploration_type
+    except ImportError as error:
+        raise ImportError(
+            f"from_torchrl: expected torchrl to be installed, got {error}; pip install 'fedbandit-envs[torchrl]'"
+        ) from error
+    if not hasattr(module, "in_keys"):
+        raise ValueError(f"module: expected a TensorDict module, got {type(module).__name__}; use from_callable")
+    actions = [key for key in module.out_keys if _last(key) == "action"]
+    if not actions:
+        raise ValueError(f"module: expected an out_key that ends in 'action', got {module.out_keys}; pass the actor")
+
+    def act(observations: Any) -> Any:
+        batch = TensorDict({}, [])
+        for key in module.in_keys:
+            rows = observations[_last(key)] if isinstance(observations, dict) else observations
+            batch[key] = torch.as_tensor(rows)
+        with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+            arms = module(batch)[actions[0]]
+        return (arms.long().argmax(-1) if arms.ndim == 2 else arms).numpy()
+
+    return from_callable(act, observation=observation, name=name, version=_digest(module))
+
+
+def _last(key: str | tuple[str, ...]) -> str:
+    return key if isinstance(key, str) else key[-1]
+
+
+def _digest(network: Any) -> str:
+    """A fingerprint of the weights of a torch module."""
+    digest = hashlib.sha256()
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
