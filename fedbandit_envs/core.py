@@ -65,7 +65,8 @@ class Episode:
         self.plans += 1
         explored_sums = np.zeros(plan.explore.shape)
         explored_sums[plan.explore > 0] = rewards[exploring]
-        return Feedback(plan.explore, explored_sums, plan.arm, (~exploring).astype(np.int64), np.where(exploring, 0.0, rewards))
+        played = np.where(exploring, 0, 1)
+        return Feedback(plan.explore, explored_sums, plan.arm, played, np.where(exploring, 0.0, rewards))
 
     def _draws(self, *key: int) -> RowDraws:
         return RowDraws(generator(self._seed, *key), self._num_agents, self._rows)
