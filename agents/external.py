@@ -63,7 +63,12 @@ class ExternalAgents(AgentSide):
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """One step."""
-        return Plan.play(self._arms(self.policy.act(self._observations())), self.pulls.shape[1])
+        try:
+            answer = self.policy.act(self._observations())
+        except Exception as error:
+            error.add_note(f"{type(self.policy).__name__} was asked for the arms of step {self.pulls[0].sum()}")
+            raise
+        return Plan.play(self._arms(answer), self.pulls.shape[1])
 
     def report(self, feedback: Feedback) -> None:
         """Remember the rewards; say nothing."""
@@ -122,7 +127,11 @@ class ExternalAgents(AgentSide):
 
 
 def from_callable(
-    function: Function, *, observation: str = "statistics", name: str = "External", version: str | None = None
+    function: Function,
+    *,
+    observation: str = "statistics",
+    name: str = "External",
+    version: str | Callable[[], str] | None = None,
 ) -> ExternalPolicy:
     """The policy that plays what `function` answers to a batch of observations; see `ExternalPolicy.act`.
 
@@ -133,13 +142,15 @@ def from_callable(
         function: from observations, one row an agent, to arms (M,) or probabilities of the arms (M, K).
         observation: what it is shown; see ExternalPolicy.
         name: what errors call it.
-        version: tells models apart where results are kept: those of one version are never continued with another.
-            None: a new one at each call, so that results can't be continued at all.
+        version: tells models apart where results are kept: those of one version are never continued with another. Or a
+            function that gives it, which is asked again at each run: a model that has changed since is refused. None: a
+            new one at each call, so that results can't be continued at all.
     """
     if not callable(function):
         raise ValueError(f"function: expected a callable, got {function!r}; pass a function of a batch of observations")
     shown = one_of("observation", observation, OBSERVATIONS)
-    made = uuid.uuid4().hex if version is None else version
+    fingerprint = version if callable(version) else None
+    made = fingerprint() if fingerprint else uuid.uuid4().hex if version is None else str(version)
 
     @dataclass(frozen=True)
     class Named(ExternalPolicy):
@@ -152,6 +163,14 @@ def from_callable(
 
         def act(self, observations: Any) -> Any:
             return function(observations)
+
+        def agents(self, view: View) -> ExternalAgents:
+            if fingerprint and fingerprint() != made:
+                raise ValueError(
+                    f"{name}: expected the model as it was when it became a policy, got one that has changed since; "
+                    "make the policy after training"
+                )
+            return ExternalAgents(self, view)
 
     Named.__name__ = name  # its __qualname__ still tells that it was made here, so that no other process can import it
     return Named()
@@ -175,27 +194,54 @@ def from_sb3(
             f"model: expected one that chooses one agent's arm, got actions in {model.action_space}; a model of the "
             "joint view sees all agents at once, which would be communication that nobody counts"
         )
-    network = model.policy
+    network, space = model.policy, model.observation_space
     if not deterministic and not hasattr(network, "get_distribution"):
         raise ValueError(f"deterministic: expected True for {type(model).__name__}, which has no actor, got False")
+    if hasattr(network, "lstm_actor") or model.get_vec_normalize_env() is not None:
+        raise ValueError(
+            "model: expected one that needs nothing but the observation, got one with a memory or with normalised "
+            "observations; use from_callable with a function that does what it needs"
+        )
+    if hasattr(space, "spaces") != observation.startswith("distribution"):
+        raise ValueError(f"observation: expected what the model was trained on, {space}, got {observation!r}; name it")
 
     def likeliest(observations: Any) -> Any:
+        _check_shapes(space, observations)
         return model.predict(observations, deterministic=True)[0]
 
     def probabilities(observations: Any) -> Any:
+        _check_shapes(space, observations)
         network.set_training_mode(False)
         tensors, _ = network.obs_to_tensor(observations)
         return network.get_distribution(tensors).distribution.probs.detach().cpu().numpy()
 
-    function = likeliest if deterministic else probabilities
-    return from_callable(function, observation=observation, name=name, version=_digest(network))
+    return from_callable(
+        likeliest if deterministic else probabilities,
+        observation=observation,
+        name=name,
+        version=lambda: _digest(network, deterministic),
+    )
+
+
+def _check_shapes(space: Any, observations: Any) -> None:
+    """Refuse observations that a model was not trained on."""
+    spaces = dict(space.spaces) if hasattr(space, "spaces") else {"": space}
+    parts = observations if isinstance(observations, dict) else {"": observations}
+    expected = {key: part.shape for key, part in spaces.items()}
+    got = {key: part.shape[1:] for key, part in parts.items()}
+    if expected != got:
+        raise ValueError(
+            f"observations: expected shapes {expected}, on which the model was trained, got {got}; play it on problems "
+            "with the same numbers of arms and dimensions and the same kind of contexts, with the same observation="
+        )
 
 
 def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "TorchRL") -> ExternalPolicy:
     """The policy of a TensorDict module of TorchRL, an actor whose likeliest arm is played.
 
     It reads its `in_keys`, alone or below a group of agents, as ("agents", "observation"); of named observations each
-    key ends in the name. Its action, one-hot or not, is the out_key that ends in "action".
+    key ends in the name. Its action, one-hot or not, is the out_key that ends in "action". It must treat agents alike
+    and one by one: what a centralised actor sees of others would be communication that nobody counts.
     """
     try:
         import torch
@@ -216,20 +262,27 @@ def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "T
         for key in module.in_keys:
             rows = observations[_last(key)] if isinstance(observations, dict) else observations
             batch[key] = torch.as_tensor(rows)
-        with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
-            arms = module(batch)[actions[0]]
-        return (arms.long().argmax(-1) if arms.ndim == 2 else arms).numpy()
+        training = module.training
+        module.eval()  # no dropout, say
+        try:
+            with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
+                arms = module(batch)[actions[0]].cpu()
+        finally:
+            module.train(training)
+        if arms.ndim == 2:
+            arms = arms[:, 0] if arms.shape[1] == 1 else arms.long().argmax(-1)
+        return arms.numpy()
 
-    return from_callable(act, observation=observation, name=name, version=_digest(module))
+    return from_callable(act, observation=observation, name=name, version=lambda: _digest(module))
 
 
 def _last(key: str | tuple[str, ...]) -> str:
     return key if isinstance(key, str) else key[-1]
 
 
-def _digest(network: Any) -> str:
-    """A fingerprint of the weights of a torch module."""
-    digest = hashlib.sha256()
+def _digest(network: Any, *settings: object) -> str:
+    """A fingerprint of a torch module: its weights, its layers, and what else decides how it is played."""
+    digest = hashlib.sha256(repr((network, settings)).encode())
     for name, tensor in network.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -285,9 +285,9 @@ def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: Fl
 
 def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
     agents, n = shape
-    expected = f"a number, (n,), (M, 1) or (M, n) for M, n = {shape}"
+    expected = f"a number, (n,), (1, n), (M, 1) or (M, n) for M, n = {shape}"
     array = real_numbers("std", std, f"of shape {expected}")
-    allowed: list[tuple[int, ...]] = [(), (1,), (n,), (agents, 1), (1, n), (agents, n)]  # (1, n): as it is kept
+    allowed: list[tuple[int, ...]] = [(), (1,), (n,), (agents, 1), (1, n), (agents, n)]
     if array.shape not in allowed:
         raise ValueError(f"std: expected {expected}, got shape {array.shape}; use covariance= for full matrices")
     array = real_array("std", array, array.shape)
@@ -299,9 +299,8 @@ def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
 def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
     agents, n = shape
     array = real_numbers("covariance", covariance, "of shape (n, n) or (M, n, n)")  # type: ignore[arg-type]
-    expected = (
-        (n, n) if array.ndim == 2 else (1 if array.shape == (1, n, n) else agents, n, n)
-    )  # (1, n, n): as it is kept
+    shared = array.shape == (1, n, n)  # as it is kept
+    expected = (n, n) if array.ndim == 2 else (1 if shared else agents, n, n)
     array = real_array("covariance", array, expected).reshape(-1, n, n)
     scale = np.abs(array).max(axis=(1, 2))  # of each matrix: a large one must not excuse another's faults
     asymmetry = np.abs(array - array.transpose(0, 2, 1)).max(axis=(1, 2))

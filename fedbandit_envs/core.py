@@ -8,7 +8,8 @@ from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
 from fedbandit_envs.validation import FloatArray, IntArray
 
-_BLOCK = 256  # single pulls whose random numbers are drawn together
+_AHEAD = 256  # single pulls whose random numbers are drawn together, at most, and
+_AT_ONCE = 1 << 18  # of these numbers, so that many agents need no more memory
 
 
 class Episode:
@@ -21,6 +22,8 @@ class Episode:
         self.plans = 0
         self._seed, self._num_agents, self._rows = seed, num_agents, rows
         self._law: RewardLaw = reward_law(instance)
+        numbers = num_agents * (1 + self._law.normals_per_pull)  # of one pull, whatever the block
+        self._ahead = max(1, min(_AHEAD, _AT_ONCE // numbers))
         self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:
         self._normals: FloatArray = np.empty(0)  # (block, n, normals a pull)
         self._uniforms: FloatArray = np.empty(0)  # (block, n)
@@ -32,12 +35,12 @@ class Episode:
 
     def _single(self, arms: IntArray, stream: Stream, number: int) -> FloatArray:
         """(n,) rewards of one pull, by its number in a stream of single pulls."""
-        block, place = divmod(number, _BLOCK)
+        block, place = divmod(number, self._ahead)
         if (stream, block) != self._drawn:
             draws = self._draws(stream, block)
-            normals = draws.normals(_BLOCK, self._law.normals_per_pull)
+            normals = draws.normals(self._ahead, self._law.normals_per_pull)
             self._normals = np.ascontiguousarray(normals.transpose(1, 0, 2))
-            self._uniforms = np.ascontiguousarray(draws.uniforms(_BLOCK).T)
+            self._uniforms = np.ascontiguousarray(draws.uniforms(self._ahead).T)
             self._drawn = (stream, block)
         return self._law.single(arms, self._normals[place], self._uniforms[place])
 

@@ -408,7 +408,7 @@ MEAN = np.zeros((2, 3))
         (lambda: Gaussian(MEAN, std=1.0, covariance=np.eye(3)), ("either std or covariance", "both")),
         (lambda: Gaussian(MEAN, std=-0.1), ("std: ", "at least 0", "-0.1")),
         (lambda: Gaussian(MEAN, std=np.nan), ("std: ", "finite", "nan")),
-        (lambda: Gaussian(MEAN, std=[1.0, 1.0]), ("std: ", "(n,), (M, 1) or (M, n)", "(2,)")),
+        (lambda: Gaussian(MEAN, std=[1.0, 1.0]), ("std: ", "(n,), (1, n), (M, 1) or (M, n)", "(2,)")),
         (lambda: Gaussian(MEAN, std=np.ones((3, 3))), ("std: ", "(3, 3)", "covariance=")),
         (lambda: Gaussian(MEAN, std=[[1.0], [1.0, 2.0]]), ("std: ", "real numbers")),
         (lambda: Gaussian(MEAN, std="wide"), ("std: ", "'wide'")),

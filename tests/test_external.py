@@ -1,6 +1,8 @@
 """Functions and models as policies: they keep the contract, send nothing, and see what agents in environments see."""
 
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
@@ -195,8 +197,13 @@ def test_models_of_stable_baselines3_keep_the_contract(observation, deterministi
     policy = from_sb3(model, observation=observation, deterministic=deterministic)
     fb.testing.check_policy(policy, problems=HIDDEN, horizon=40)
     assert play(policy).ledger.messages == 0
-    assert from_sb3(model).version == policy.version
-    assert from_sb3(sb3.PPO(network, env, device="cpu", seed=1)).version != policy.version
+    versions = [
+        from_sb3(learner, observation=observation, deterministic=how).version
+        for learner in (model, sb3.PPO(network, env, device="cpu", seed=1))
+        for how in (True, False)
+    ]
+    assert versions.count(policy.version) == 1
+    assert len(set(versions)) == 4
 
 
 @pytest.mark.sb3
@@ -209,6 +216,40 @@ def test_models_of_stable_baselines3_that_can_not_be_policies_are_refused():
     joint = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-v0", **PROBLEM)
     with pytest.raises(ValueError, match=r"got actions in MultiDiscrete.*nobody counts"):
         from_sb3(sb3.PPO("MlpPolicy", joint, device="cpu"))
+
+
+@pytest.mark.sb3
+@pytest.mark.filterwarnings("default")
+def test_models_of_stable_baselines3_are_played_as_they_were_and_on_what_they_know():
+    sb3 = pytest.importorskip("stable_baselines3")
+    env = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", observation="statistics", **PROBLEM)
+    model = sb3.PPO("MlpPolicy", env, device="cpu", seed=0, n_steps=64)
+    policy = from_sb3(model, name="PPO")
+    with pytest.raises(ValueError, match=r"expected shapes \{'': \(21,\)\}.*got \{'': \(16,\)\}") as caught:
+        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"num_arms": 3}), policy, seed=0)
+    assert caught.value.__notes__ == ["PPO was asked for the arms of step 0"]
+    with pytest.raises(ValueError, match="observation: expected what the model was trained on"):
+        from_sb3(model, observation="distribution")
+    model.learn(64)
+    with pytest.raises(ValueError, match="PPO: expected the model as it was when it became a policy"):
+        play(policy)
+    play(from_sb3(model))
+    normalised = sb3.common.vec_env.VecNormalize(sb3.common.vec_env.DummyVecEnv([lambda: env]))
+    with pytest.raises(ValueError, match="normalised observations"):
+        from_sb3(sb3.PPO("MlpPolicy", normalised, device="cpu"))
+
+
+@pytest.mark.sb3
+@pytest.mark.filterwarnings("default")
+def test_the_example_of_the_readme_runs_as_it_stands_there(tmp_path, monkeypatch):
+    sb3 = pytest.importorskip("stable_baselines3")
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (block,) = re.findall(r"^```python\n([^`]*from_sb3\(model\)[^`]*)^```", readme, flags=re.MULTILINE)
+    sizes = {"num_agents": 5, "num_arms": 4, "dim": 2}
+    env = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", observation="statistics", **sizes)
+    monkeypatch.chdir(tmp_path)
+    exec(block, {"fb": fb, "model": sb3.PPO("MlpPolicy", env, device="cpu", seed=0)})
+    assert (tmp_path / "ppo.png").stat().st_size > 5000
 
 
 @pytest.mark.torchrl
@@ -227,6 +268,28 @@ def test_actors_of_torchrl_keep_the_contract(group, one_hot):
     assert play(policy).ledger.messages == 0
     with pytest.raises(ValueError, match="expected an out_key that ends in 'action'"):
         from_torchrl(scores)
+
+
+@pytest.mark.torchrl
+@pytest.mark.filterwarnings("default")
+def test_actors_of_torchrl_may_give_arms_in_a_column_and_have_layers_for_training_only():
+    torch, nn = pytest.importorskip("torch"), pytest.importorskip("tensordict.nn")
+    pytest.importorskip("torchrl")
+    torch.manual_seed(0)
+
+    class Actor(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(21, 4))
+
+        def forward(self, rows):
+            return self.scores(rows).argmax(-1, keepdim=True)
+
+    actor = nn.TensorDictModule(Actor(), ["observation"], ["action"])
+    first, second = (play(from_torchrl(actor)).pulls[-1] for _ in range(2))
+    assert np.array_equal(first, second)
+    assert (first.sum(axis=0)[1:] > 0).any()
+    assert actor.training
 
 
 @pytest.mark.torchrl

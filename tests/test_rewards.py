@@ -292,6 +292,16 @@ def test_the_rewards_of_an_agent_are_the_same_to_the_last_bit_whoever_is_in_its_
         assert own_steps.tobytes() == steps[:, rows].tobytes()
 
 
+def test_with_many_agents_fewer_pulls_are_drawn_ahead_whoever_is_in_the_block(monkeypatch):
+    monkeypatch.setattr("fedbandit_envs.core._AT_ONCE", 30)  # two pulls of 7 agents, with a normal and a uniform each
+    instance, rows = seven_agents("noise"), np.array([5, 2])
+    whole, block = Episode(instance, 21, 7), Episode(instance.rows(rows), 21, 7, rows)
+    for _ in range(5):
+        together, own = whole.pull(ONCE), block.pull(ONCE.rows(rows))
+        assert own.played_sums.tobytes() == together.played_sums[rows].tobytes()
+        assert whole._normals.size == 2 * 7
+
+
 def test_no_pulls_of_an_arm_with_negative_mean_are_the_same_zero_in_every_block():
     point = np.full((7, 1), -1.0)
     instance = BanditInstance(np.ones((3, 1)), Identity(3, 1), PointMass(point), point)

@@ -4,8 +4,6 @@ A model of one agent becomes a policy with `from_sb3`. A model of the joint view
 without communication may, so its regret is measured in a plain Gymnasium loop.
 """
 
-from functools import partial
-
 import gymnasium
 import numpy as np
 from regret import ENVIRONMENT, EVALUATION, PROBLEM, arguments, extra, regret, report
@@ -48,11 +46,11 @@ def main():
         model = DQN(network, envs, train_freq=1, batch_size=256, learning_starts=2000, **shared)
     else:
         model = PPO(network, envs, n_steps=64, batch_size=512, n_epochs=5, **shared)
-    if chosen.view == "joint":
-        measure = partial(joint_regret, model, gymnasium.make(name, **keywords))
-    else:
-        policy = from_sb3(model, observation=chosen.observation)
-        measure = partial(regret, policy)
+
+    def measure():
+        if chosen.view == "joint":
+            return joint_regret(model, gymnasium.make(name, **keywords))
+        return regret(from_sb3(model, observation=chosen.observation))  # the model as it is now
 
     before = measure()
     model.learn(chosen.steps)

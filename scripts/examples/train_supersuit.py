@@ -44,10 +44,10 @@ def main():
     model = PPO(
         "MlpPolicy", copies, n_steps=64, batch_size=512, n_epochs=5, learning_rate=3e-3, gamma=0.5, device="cpu"
     )
-    policy = from_sb3(model)
 
-    before = regret(policy)
+    before = regret(from_sb3(model))
     model.learn(chosen.steps)
+    policy = from_sb3(model)
     report(before, regret(policy))
     if chosen.figure:
         draw(policy, chosen.figure)

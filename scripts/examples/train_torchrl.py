@@ -47,9 +47,8 @@ def main():
     names = ("action", "action_log_prob", "advantage", "value_target", "state_value")
     loss.set_keys(**{key: ("agents", name) for key, name in zip(keys, names, strict=True)})
     optimiser = torch.optim.Adam(loss.parameters(), lr=3e-3)
-    policy = from_torchrl(actor)
 
-    before = regret(policy)
+    before = regret(from_torchrl(actor))
     horizon = PROBLEM["max_cycles"]
     for _ in range(max(1, chosen.steps // (horizon * AGENTS))):
         with torch.no_grad():
@@ -64,7 +63,7 @@ def main():
                 optimiser.zero_grad()
                 (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()
                 optimiser.step()
-    report(before, regret(policy))
+    report(before, regret(from_torchrl(actor)))
 
 
 if __name__ == "__main__":
