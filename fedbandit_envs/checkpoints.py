@@ -27,12 +27,19 @@ class Checkpoints:
         self._times = self._times[self._times > step]
 
     def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Steps (C,), pulls (C, n, K) and the number of arms still considered (C, n)."""
-        shape = self.pulls.shape
+        """Steps (C,), pulls (C, n, K) and the number of arms still considered (C, n); the pulls are read-only.
+
+        The pulls are most of what a run leaves, so they move into one array instead of being there twice.
+        """
+        pulls = np.empty((len(self._taken), *self.pulls.shape), dtype=np.int64)
+        for place, (step, own, active) in enumerate(self._taken):
+            pulls[place] = own
+            self._taken[place] = (step, pulls[place], active)
+        pulls.setflags(write=False)
         return (
             np.array([step for step, _, _ in self._taken], dtype=np.int64),
-            np.array([pulls for _, pulls, _ in self._taken], dtype=np.int64).reshape(-1, *shape),
-            np.array([active for _, _, active in self._taken], dtype=np.int64).reshape(-1, shape[0]),
+            pulls,
+            np.array([active for _, _, active in self._taken], dtype=np.int64).reshape(-1, len(self.pulls)),
         )
 
     def snapshot(self) -> dict[str, Any]:
