@@ -9,10 +9,10 @@ import numpy as np
 import fedbandit_envs as fb
 from benchmarks.measure import Row, in_new_process, interleaved
 
-# One setting in a process of its own: CPU seconds of a run (median), the share of the design in them, phases, the peak
-# of what one run allocates, and by how much the process grew: that has what the allocator keeps too.
+# One setting in a process of its own: CPU seconds of a run (median), the share of the design in them, phases, and the
+# peak of what one run allocates.
 _RUN = """
-import json, resource, sys, time, tracemalloc
+import json, sys, time, tracemalloc
 import numpy as np
 import fedbandit_envs as fb
 from fedbandit_agents import phased_elimination
@@ -26,7 +26,6 @@ phased_elimination.g_optimal = timed
 keywords, repeats = json.loads(sys.argv[1]), int(sys.argv[2])
 policy = fb.make_policy("Fed-PECD")
 fb.play(fb.make("fedbandit/Synthetic-v0", num_agents=10, max_cycles=4096), policy, seed=0)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 env = fb.make("fedbandit/Synthetic-v0", error="classical", **keywords)
 seconds = []
 designing[0] = 0.0
@@ -34,8 +33,6 @@ for repeat in range(repeats):
     start = time.process_time()
     history = fb.play(env, policy, seed=repeat)
     seconds.append(time.process_time() - start)
-    if not repeat:
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 phases = (history.ledger.rounds + 1) // 2
 psi = 8 * history.constants.num_agents * history.constants.num_arms * history.constants.dim
 found = {"seconds": float(np.median(seconds)), "design": designing[0] / sum(seconds)}
@@ -43,7 +40,7 @@ del env, history
 tracemalloc.start()
 history = fb.play(fb.make("fedbandit/Synthetic-v0", error="classical", **keywords), policy, seed=0)
 peak = tracemalloc.get_traced_memory()[1]
-print(json.dumps(found | {"phases": phases, "peak": peak, "grown": grown, "psi": psi}))
+print(json.dumps(found | {"phases": phases, "peak": peak, "psi": psi}))
 """
 
 _HELP = """
@@ -73,12 +70,10 @@ def agents(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
     memory = [point["peak"] / point["psi"] for point in points.values()]
     listed = ", ".join(f"{each[M] * 1e6:.0f}" for M in sizes)
     peaks = ", ".join(f"{multiple:.1f}" for multiple in memory)
-    grown = ", ".join(f"{point['grown'] / point['psi']:.1f}" for point in points.values())
     return [
         Row(f"CPU per agent at M = {', '.join(map(str, sizes))}", "", f"{listed} us", None),
         Row("its growth over M = 100", "at most 1.5", f"{growth:.2f}", growth <= 1.5),
         Row("peak memory of a run over the size of psi, at the same M", "at most 25", peaks, max(memory) <= 25),
-        Row("growth of the process over the size of psi", "", grown, None),
     ], points
 
 
