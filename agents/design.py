@@ -148,9 +148,7 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
         try:
             candidate = newton.step(pi, information, g, target) if newton else multiplied(pi, g, turn)
             ahead = solver.evaluate(candidate)
-            # Concave F rose if it still climbs at the far end.
-            climbs = np.vdot(ahead[1], candidate) >= np.vdot(ahead[1], pi)
-            rose = climbs or log_det(ahead[0]) >= log_det(information)
+            rose = _rose(pi, information, candidate, *ahead)
         except np.linalg.LinAlgError:
             rose = False
         rejected = 0 if rose else rejected + 1
@@ -159,6 +157,14 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             ahead = solver.evaluate(candidate)
         pi, (information, g) = candidate, ahead
     return pi, left, max_iterations, "iterations"
+
+
+def _rose(
+    pi: FloatArray, information: FloatArray, candidate: FloatArray, ahead: FloatArray, g_ahead: FloatArray
+) -> bool:
+    """Whether F is at least as high at `candidate` as at pi: surely if, being concave, it still climbs there."""
+    climbs = g_ahead.ravel().dot((candidate - pi).ravel()) >= 0
+    return bool(climbs) or log_det(ahead) >= log_det(information)
 
 
 def _sparse(
@@ -179,7 +185,7 @@ def _sparse(
         except np.linalg.LinAlgError:  # too few are left to span the arm
             continue
         after = gap_of(candidate, g_ahead)
-        if after <= target and log_det(ahead) >= log_det(information):
+        if after <= target and _rose(pi, information, candidate, ahead, g_ahead):
             return candidate, after
     return None
 
@@ -199,7 +205,7 @@ def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatAr
     due = np.where(active, pi * budget, 0.0)
     pulls = np.ceil(due).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
-    if not small.any():
+    if not np.count_nonzero(small):
         return pulls
     pulls[small] = 0
     wanted, left = (whiten(directions, pairs)[1] for pairs in (due > 0, pulls > 0))
@@ -214,13 +220,17 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
     """
     arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
     total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
-    traces = np.trace(total, axis1=1, axis2=2)
-    heard = traces > 0
+    traces = total.trace(axis1=1, axis2=2)
+    unheard = (traces == 0).nonzero()[0]
+    if len(unheard):
+        total[unheard] = np.eye(total.shape[1])
     try:
-        inverse = invert(total + np.eye(total.shape[1]) * ~heard[:, None, None])
+        inverse = invert(total)
+        inverse[unheard] = 0
+        entries = inverse.reshape(len(inverse), -1)
         # The product of trace and norm is more than the ratio of the eigenvalues.
-        if (traces * np.linalg.norm(inverse, axis=(1, 2)) < _CLEARLY_REGULAR).all():
-            return inverse * heard[:, None, None]
+        if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < _CLEARLY_REGULAR**2:
+            return inverse
     except np.linalg.LinAlgError:
         pass
     problem, _, basis = whiten(directions, weights > 0)

@@ -32,6 +32,8 @@ def span(vectors: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     """
     values, axes = np.linalg.eigh(vectors @ vectors.transpose(0, 2, 1))
     largest = values[:, -1:]
+    if np.logical_and.reduce(values > _CLEAR * largest, axis=None):
+        return axes, values, np.full(len(values), values.shape[1])
     near = (values < _CLEAR * largest) & (values > _ZERO * largest)
     for group in np.flatnonzero(near.any(1)):
         left, singular, _ = np.linalg.svd(vectors[group], full_matrices=False)
@@ -194,7 +196,7 @@ class InteriorPoint:
     """
 
     def __init__(self, problem: Problem) -> None:
-        rows, columns = _triangle(problem.x.shape[1])[:2]
+        rows, columns, self.upper, self.times, self.entry = _triangle(problem.x.shape[1])[:5]
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(problem)
         self.products = np.empty((len(problem.x), len(rows), problem.x.shape[2]))  # (K, s, M)
         for n, (i, j) in enumerate(zip(rows, columns, strict=True)):
@@ -205,12 +207,12 @@ class InteriorPoint:
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
-        _, _, upper, times, entry = _triangle(self.base.shape[1])[:5]
-        information = self._collect(pi).take(entry, axis=1)
+        information: FloatArray = self._collect(pi).take(self.entry, axis=1)
         information += self.base
-        inverse = invert(information).reshape(len(information), -1).take(upper, axis=1)
-        inverse *= times
-        return information, np.asarray(np.vecmat(inverse, self.products))
+        inverse = np.linalg.inv(information).reshape(len(information), -1).take(self.upper, axis=1)
+        inverse *= self.times
+        g: FloatArray = np.vecmat(inverse, self.products)
+        return information, g
 
     def _collect(self, weights: FloatArray) -> FloatArray:
         """The upper entries (groups, s) of sum_i weights x x^T."""

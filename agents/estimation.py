@@ -60,13 +60,13 @@ def unit_vectors(vectors: FloatArray) -> FloatArray:
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a = V_a sum_i w theta_{a,i} (K, d), with V_a = (sum_i w e e^T)^+ (K, d, d), from (n, K, d) and (n, K)."""
     V = inverse_on_span(directions, weights)
-    total = np.einsum("na,nad->ad", weights, theta)
-    return (V @ total[..., None])[..., 0], V
+    total = np.vecmat(weights.T, theta.transpose(1, 0, 2))
+    return np.matvec(V, total), V
 
 
 def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     """r = psi^T theta_a, (n, K)."""
-    return inner_products(psi, np.broadcast_to(theta, psi.shape[1:]))
+    return inner_products(psi, theta)
 
 
 def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -78,7 +78,7 @@ def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
-    """psi^T V_a psi, (n, K), for symmetric V (K, d, d); dimension by dimension, as `inner_products`."""
+    """psi^T V_a psi, (n, K), for symmetric V (K or 1, d, d); dimension by dimension, as `inner_products`."""
     columns = np.ascontiguousarray(psi.transpose(2, 0, 1))
     total = np.zeros(psi.shape[:2])
     for axis, column in enumerate(columns):
@@ -92,21 +92,21 @@ def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
 
 def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
     """||psi||_V^2, (n, K); infinite where psi leaves the range of V, about which V knows nothing."""
-    V = np.broadcast_to(V, (*psi.shape[1:], psi.shape[2]))
     squares = np.maximum(quadratic_forms(psi, V), 0)
     outside = outside_range(psi, V)
     return squares if outside is None else np.where(outside, np.inf, squares)
 
 
 def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
-    """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K, d, d) has full rank."""
+    """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K or 1, d, d) has full rank."""
     # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
     # over the power of their sum is less than the ratio of least to largest, so mostly it tells at once.
-    if (np.linalg.det(V) > 1e-12 * np.trace(V, axis1=1, axis2=2) ** V.shape[1]).all():
+    if np.minimum.reduce(np.linalg.det(V) - 1e-12 * V.trace(axis1=1, axis2=2) ** V.shape[1]) > 0:
         return None
     values, vectors = np.linalg.eigh(V)
     missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():
         return None
+    vectors = np.broadcast_to(vectors, (psi.shape[1], *vectors.shape[1:]))
     parts = np.einsum("ade,nad->nae", vectors, psi) * missing
     return np.einsum("nae,nae->na", parts, parts) > RANK_TOLERANCE**2 * np.einsum("nad,nad->na", psi, psi)

@@ -115,15 +115,15 @@ class PhasedAgents(AgentSide):
         explore = np.zeros((n, num_arms), dtype=np.int64)
         if down is not None:
             explore[self._addressed(down)] = down["pulls"]
-        budget = self.policy.budget(self.phase)
-        longest = int(explore.sum(axis=1).max())
-        return Plan(explore, self.best, budget + num_arms if self.policy.pad else max(longest, 1))
+        if self.policy.pad:
+            return Plan(explore, self.best, self.policy.budget(self.phase) + num_arms)
+        return Plan(explore, self.best, max(int(explore.sum(axis=1).max()), 1))
 
-    def _addressed(self, down: Message) -> BoolArray:
+    def _addressed(self, down: Message) -> "BoolArray | slice":
         if down.agents is None:
             raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
         if len(down.agents) == len(self.view.agents):
-            return np.ones(len(down.agents), dtype=bool)
+            return slice(None)
         return np.isin(self.view.agents, down.agents)
 
     def _eliminate(self, down: Message) -> None:
@@ -132,14 +132,14 @@ class PhasedAgents(AgentSide):
         candidates = self.active & self._known(down)
         best = np.where(candidates, r, -np.inf).argmax(axis=1)
         # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
-        self.best = np.where(candidates.any(axis=1), best, self.best)
+        self.best = np.where(np.logical_or.reduce(candidates, axis=1), best, self.best)
         rows = np.arange(len(r))
         threshold = r[rows, self.best] - u[rows, self.best]
         self.active = self.active & (~candidates | (r + u >= threshold[:, None]))
 
     def _known(self, down: Message) -> BoolArray:
-        """(K,) arms that the server's estimates speak of."""
-        return np.broadcast_to(down.present["theta"], self.active.shape[1:])
+        """(K,) arms that the server's estimates speak of; (1,): of all alike."""
+        return down.present["theta"]
 
     def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
         """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
@@ -149,13 +149,13 @@ class PhasedAgents(AgentSide):
     def report(self, feedback: Feedback) -> Message | None:
         """The active sets, or the estimates of the arms that were explored."""
         if not self.exploring:
-            arms = np.broadcast_to(np.arange(self.active.shape[1]), self.active.shape)
+            arms = self.active * np.arange(self.active.shape[1])
             return Message("active", {"arms": arms}, self.view.agents, {"arms": self.active})
         pulls = feedback.explored
-        spoken = np.flatnonzero(pulls.any(axis=1))
+        spoken = np.logical_or.reduce(pulls, axis=1).nonzero()[0]
         if not len(spoken):
             return None
-        means = feedback.explored_sums / pulls.clip(min=1)
+        means = feedback.explored_sums / np.maximum(pulls, 1)
         estimates = {"theta": local_estimate(means, self.view.psi)} | self.extras()
         message = Message("estimates", estimates, self.view.agents, {"theta": pulls > 0})
         return message if len(spoken) == len(pulls) else message.rows(spoken)
@@ -175,6 +175,7 @@ class PhasedServer(ServerSide):
         self.directions: FloatArray = np.zeros((*shape, constants.dim))
         self.known: BoolArray = np.zeros(shape, dtype=bool)
         self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
+        self.acquainted = False  # whether all directions are known
         self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
         self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
 
@@ -200,40 +201,47 @@ class PhasedServer(ServerSide):
 
     def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
         budget, directions = self.policy.budget(self.phase), self.directions[agents]
-        # Agents whose directions are not known yet (their first report was lost) explore evenly.
-        strangers = (active & ~self.known[agents]).any(axis=1)
-        if self.policy.allocation == "uniform" or strangers.all():
+        members = self._acquaintances(agents, active)
+        if self.policy.allocation == "uniform" or not self.known[agents][members].size:
             return allocate(uniform(active), active, budget, directions)
         wanted = np.zeros(self.known.shape, dtype=bool)
         wanted[agents] = active
-        if self.designed is None or not np.array_equal(self.designed, wanted):
-            start = None if self.designed is None else self.pi[agents]
+        if self.designed is None or np.count_nonzero(self.designed != wanted):
+            start = None if self.designed is None else self.pi[agents][members]
             pi = uniform(active)
-            members = np.flatnonzero(~strangers) if strangers.any() else slice(None)
             pi[members] = g_optimal(
-                directions[members],
-                active[members],
-                gap=self.policy.gap,
-                start=None if start is None else start[members],
-                shared=self.shared,
+                directions[members], active[members], gap=self.policy.gap, start=start, shared=self.shared
             ).pi
             self.pi[agents] = pi
             self.designed = wanted
         return allocate(self.pi[agents], active, budget, directions)
+
+    def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
+        """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""
+        if self.acquainted:
+            return slice(None)
+        return np.flatnonzero((self.known[agents] | ~active).all(axis=1))
 
     shared = False  # whether all arms share one theta
 
     def _estimates(self, up: Message) -> Message:
         """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
         rows, present = self._rows(up.agents), up.present["theta"]
-        new = present & ~self.known[rows]
-        if new.any():
-            self.learn_directions(np.arange(len(self.known))[rows], new, up)
-            self.designed = None
-        weights = np.where(present & self.known[rows], self.pulls[rows], 0.0)
+        if not self.acquainted:
+            present = self._get_acquainted(rows, present, up)
+        weights = np.where(present, self.pulls[rows], 0.0)
         theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
         heard = self.heard(weights)
         return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
+
+    def _get_acquainted(self, rows: "IntArray | slice", present: BoolArray, up: Message) -> BoolArray:
+        """Learn new directions; returns which estimates can be used, because theirs are known."""
+        new = present & ~self.known[rows]
+        if new.any():
+            self.learn_directions(np.arange(len(self.known))[rows], new, up)
+            self.acquainted = bool(self.known.all())
+            self.designed = None
+        return present & self.known[rows]
 
     def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
         """Keep the directions of estimates that came for the first time."""
@@ -249,4 +257,4 @@ class PhasedServer(ServerSide):
 
     def heard(self, weights: FloatArray) -> BoolArray:
         """(K,) the arms of A^p: those with any exploration behind them."""
-        return np.asarray(weights.any(axis=0))
+        return np.asarray(np.logical_or.reduce(weights))

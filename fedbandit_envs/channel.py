@@ -21,8 +21,14 @@ class Ledger:
     """
 
     def __init__(self, num_agents: int):
-        self.per_agent: IntArray = np.zeros((num_agents, len(COUNTS)), dtype=np.int64)  # columns: COUNTS
+        self._alike = [0] * len(COUNTS)  # what every agent was charged, and
+        self._apart: IntArray = np.zeros((len(COUNTS), num_agents), dtype=np.int64)  # what some were beside that
         self._rounds: list[list[int]] = []
+
+    @property
+    def per_agent(self) -> IntArray:
+        """(M, len(COUNTS)): COUNTS of each agent."""
+        return self._apart.T + self._alike
 
     @property
     def rounds(self) -> int:
@@ -40,18 +46,30 @@ class Ledger:
 
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast."""
-        agents, num_agents = message.agents, len(self.per_agent)
-        charged = num_agents if agents is None else len(agents)
-        rows: Any = slice(None) if charged == num_agents else agents
-        totals = self._rounds[-1]
-        place = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        for cost in (1, *message.costs()):
-            self.per_agent[rows, place] += cost
-            totals[1 + place] += int(cost.sum()) if isinstance(cost, np.ndarray) else cost * charged
-            place += 2
+        agents = message.agents
+        if agents is not None and len(agents) == self._apart.shape[1]:
+            agents = None
+        column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
+        charged = self._apart.shape[1] if agents is None else len(agents)
+        self._add(column, agents, 1, charged)
+        for entries, size in message.costs:
+            total = entries * charged if isinstance(entries, int) else int(np.add.reduce(entries))
+            self._add(column + 2, agents, entries, total)
+            self._add(column + 4, agents, entries * size, total * size)
+
+    def _add(self, column: int, agents: IntArray | None, cost: int | IntArray, total: int) -> None:
+        """`cost` for each of these agents, None: of all; `total` together."""
+        self._rounds[-1][1 + column] += total
+        if agents is not None:
+            self._apart[column, agents] += cost
+        elif isinstance(cost, int):
+            self._alike[column] += cost
+        else:
+            self._apart[column] += cost
 
     def _total(self, name: str) -> int:
-        return int(self.per_agent[:, _COLUMN[name]].sum())
+        column = _COLUMN[name]
+        return int(self._apart[column].sum()) + self._alike[column] * self._apart.shape[1]
 
     @property
     def messages(self) -> int:
@@ -93,15 +111,23 @@ class Ledger:
         """Bytes from server to agents."""
         return self._total("bytes_down")
 
+    def copy(self) -> "Ledger":
+        """The ledger as it is now."""
+        ledger = Ledger(self._apart.shape[1])
+        ledger._alike = self._alike.copy()
+        ledger._apart[:] = self._apart
+        ledger._rounds = [totals.copy() for totals in self._rounds]
+        return ledger
+
     def snapshot(self) -> dict[str, Any]:
         """The ledger as plain arrays."""
-        return {"per_agent": self.per_agent.copy(), "per_round": self.per_round}
+        return {"per_agent": self.per_agent, "per_round": self.per_round}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> "Ledger":
         """The ledger of a `snapshot`."""
         ledger = cls(len(state["per_agent"]))
-        ledger.per_agent[:] = state["per_agent"]
+        ledger._apart[:] = state["per_agent"].T
         ledger._rounds = [list(map(int, row)) for row in state["per_round"]]
         return ledger
 
@@ -152,17 +178,21 @@ class Channel:
         if message.agents is None:
             return message
         agents, order = message.agents, None
-        rising = (agents[1:] > agents[:-1]).all()
+        rising = _rising(agents)
         if not rising:
             order = np.argsort(agents, kind="stable")
             agents = agents[order]
-            rising = (agents[1:] > agents[:-1]).all()
+            rising = _rising(agents)
         if len(agents) and (not rising or agents[0] < 0 or agents[-1] >= self.num_agents):
             raise ProtocolError(
                 f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
                 f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"
             )
         return message if order is None else message.rows(order)
+
+
+def _rising(numbers: IntArray) -> bool:
+    return bool(np.count_nonzero(numbers[1:] > numbers[:-1]) >= len(numbers) - 1)
 
 
 def _check_type(message: object, verb: str) -> None:

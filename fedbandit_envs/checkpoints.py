@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.history import checkpoint_times
-from fedbandit_envs.protocol import AgentSide
+from fedbandit_envs.protocol import AgentSide, Feedback
 from fedbandit_envs.validation import IntArray
 
 
@@ -14,8 +14,14 @@ class Checkpoints:
 
     def __init__(self, horizon: int, num_agents: int, num_arms: int):
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
+        self._rows = np.arange(num_agents)
         self._times = checkpoint_times(horizon)
         self._taken: list[tuple[int, IntArray, IntArray]] = []
+
+    def add(self, feedback: Feedback) -> None:
+        """Count what was pulled."""
+        self.pulls += feedback.explored
+        self.pulls[self._rows, feedback.arm] += feedback.played
 
     def due(self, step: int, length: int) -> bool:
         """Whether one is to be taken after a plan of `length` steps that ended at `step`: never after none."""
@@ -60,4 +66,4 @@ class Checkpoints:
 
 def arms_left(side: AgentSide, num_agents: int, num_arms: int) -> IntArray:
     """(n,) arms that each agent of a block still considers: K for policies that eliminate none."""
-    return np.full(num_agents, num_arms, dtype=np.int64) if side.active is None else side.active.sum(axis=1)
+    return np.full(num_agents, num_arms, dtype=np.int64) if side.active is None else np.add.reduce(side.active, axis=1)

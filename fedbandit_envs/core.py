@@ -48,16 +48,12 @@ class Episode:
         """The whole plan at once: the same in distribution as stepping through it."""
         if plan.length == 1:
             return self._pull_once(plan)
-        played = plan.length - plan.explore.sum(axis=1)
-        played_sums = self._law.sums(plan.arm[:, None], played[:, None], self._draws(Stream.PLANS, self.plans, 0))[:, 0]
-        if plan.explore.any():
-            explored_sums = self._law.sums(None, plan.explore, self._draws(Stream.PLANS, self.plans, 1))
-            explored_sums += 0.0  # turns -0.0 into the 0.0 that a block without exploration gets
-        else:
-            explored_sums = np.zeros(plan.explore.shape)
+        played = plan.length - plan.exploration
+        counts = np.concatenate([plan.explore, played[:, None]], axis=1)
+        sums = self._law.sums(plan.arm, counts, self._draws(Stream.PLANS, self.plans))
         self.steps += plan.length
         self.plans += 1
-        return Feedback(plan.explore, explored_sums, plan.arm, played, played_sums)
+        return Feedback(plan.explore, sums[:, :-1], plan.arm, played, sums[:, -1])
 
     def _pull_once(self, plan: Plan) -> Feedback:
         """A plan of one step: an agent either explores or plays its arm."""

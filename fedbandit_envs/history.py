@@ -1,7 +1,8 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,7 +27,9 @@ class Exchange:
     def tree(self) -> State:
         """The turn as plain arrays, for storage."""
         down, up = (None if message is None else message.tree() for message in (self.down, self.up))
-        plan, feedback = dict(vars(self.plan)), dict(vars(self.feedback))
+        plan, feedback = (
+            {part.name: getattr(value, part.name) for part in fields(value)} for value in (self.plan, self.feedback)
+        )
         return {"step": self.step, "down": down, "plan": plan, "feedback": feedback, "up": up}
 
     @classmethod
@@ -70,8 +73,11 @@ class History:
         return self.regret(kind).max(axis=1)
 
 
+@lru_cache(maxsize=64)
 def checkpoint_times(horizon: int, number: int = 200) -> IntArray:
-    """The grid: half of its times evenly spread, half geometrically, so that early phases are seen too."""
+    """The grid, read-only: half of its times evenly spread, half geometrically, so that early phases are seen too."""
     even = np.linspace(0, horizon, number // 2 + 1)[1:]
     geometric = np.geomspace(1, horizon, number - number // 2)
-    return np.unique(np.ceil(np.concatenate([even, geometric]) - 1e-9).astype(np.int64)).clip(1, horizon)
+    times = np.unique(np.ceil(np.concatenate([even, geometric]) - 1e-9).astype(np.int64)).clip(1, horizon)
+    times.setflags(write=False)
+    return times

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, PointMass
-from fedbandit_envs.features import FeatureMap
+from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import FloatArray, IntArray, one_of, real_array, real_number, whole_number
@@ -134,9 +134,9 @@ class BanditInstance:
         one_of("kind", kind, REGRETS)
         if kind == "regret":
             return self.means.max(axis=1, keepdims=True) - self.means
-        best = self.distribution_means.argmax(axis=1)[:, None]
+        best = self.distribution_means.argmax(axis=1)
         means = self.distribution_means if kind == "distribution_regret" else self.means
-        return np.take_along_axis(means, best, axis=1) - means
+        return means[np.arange(len(best)), best][:, None] - means
 
     def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
         """The distribution that agents are shown, and its expected features (M, K, d)."""
@@ -153,14 +153,19 @@ class BanditInstance:
     def constants(self, horizon: int, observe: str = "distribution") -> Constants:
         """The public constants."""
         whole = self.population or self
-        norms = np.linalg.norm(whole.observed(observe)[1], axis=-1)
+        psi = whole.observed(observe)[1]
+        ell, L = self.ell, self.L
+        if ell is None or L is None:
+            norms = np.linalg.norm(psi, axis=-1)
+            ell = float(norms.min()) if ell is None else ell
+            L = float(norms.max()) if L is None else L
         return Constants(
             num_agents=whole.num_agents,
             num_arms=self.num_arms,
             dim=self.dim,
             horizon=whole_number("horizon", horizon, at_least=1),
-            ell=float(norms.min()) if self.ell is None else self.ell,
-            L=float(norms.max()) if self.L is None else self.L,
+            ell=ell,
+            L=L,
             noise_std=self.noise_std if self.rewards == "gaussian" else 0.5,
             context=self.context,
         )
@@ -188,7 +193,7 @@ class BanditInstance:
 
 def check_kinds(feature_map: object, distribution: object) -> None:
     """Refuse what is neither a feature map nor a distribution."""
-    if not isinstance(feature_map, FeatureMap):
+    if not isinstance(feature_map, (*LINEAR_MAPS, FeatureMap)):  # in this order: a protocol takes long to ask
         raise ValueError(
             f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
             "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"

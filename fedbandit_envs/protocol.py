@@ -7,6 +7,7 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -47,6 +48,11 @@ class Plan:
         """No pull: a round that only exchanges messages."""
         return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)
 
+    @cached_property
+    def exploration(self) -> IntArray:
+        """(n,) pulls before `arm`."""
+        return np.add.reduce(self.explore, axis=1)
+
     def cut(self, remaining: int) -> "Plan":
         """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
         if self.length <= remaining:
@@ -73,20 +79,29 @@ class Plan:
             raise ProtocolError(
                 f"plan.length: expected a whole number of at least 0, got {self.length!r}; 0 is a round without pulls"
             )
-        if self.explore.min() < 0:
+        if self.length == 0 and not np.count_nonzero(self.explore):
+            return  # a round without pulls, in which nothing is played
+        if np.minimum.reduce(self.explore, axis=None) < 0:
             raise ProtocolError(
                 f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
             )
-        if self.arm.min() < 0 or self.arm.max() >= num_arms:
+        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:  # what is below 0 becomes huge
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
             )
-        most = int(self.explore.sum(axis=1).max())
+        most = int(np.maximum.reduce(self.exploration))
         if most > self.length:
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
             )
+
+
+class JointPlan(Plan):
+    """A plan put together from checked ones, in arrays that nobody else has: it is not checked again."""
+
+    def check(self, num_agents: int, num_arms: int) -> None:
+        """Nothing to find."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,18 +161,34 @@ class Message:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     agents: IntArray | None = None  # (n,)
     present: Mapping[str, BoolArray] = field(default_factory=_empty)
+    costs: list[tuple[int | IntArray, int]] = field(init=False, repr=False)
+    """For each array the scalars of each agent of `agents`, one number where they are alike, and a scalar's bytes."""
 
     def __post_init__(self) -> None:
-        arrays = {name: np.array(array) for name, array in self.arrays.items()}
-        masks = {name: np.array(mask) for name, mask in self.present.items()}
         if self.agents is not None:
             object.__setattr__(self, "agents", _frozen(np.array(self.agents, dtype=np.int64)))
-        self._check(arrays, masks)
+        arrays, masks = dict(self.arrays), dict(self.present)
         for name, mask in masks.items():
-            if not mask.all():
-                arrays[name][~mask] = 0
-        for name, content in (("arrays", arrays), ("present", masks)):
-            object.__setattr__(self, name, MappingProxyType({key: _frozen(array) for key, array in content.items()}))
+            masks[name] = _frozen(np.array(mask))
+        for name, array in arrays.items():
+            arrays[name] = np.asarray(array)
+        self._check(arrays, masks)
+        costs: list[tuple[int | IntArray, int]] = []
+        rows = 1 if self.agents is None else max(len(self.agents), 1)
+        for name, array in arrays.items():
+            present = masks.get(name)
+            entries: int | IntArray = array.size // rows
+            if present is not None and (sent := int(np.count_nonzero(present))) < present.size:
+                array = _wiped(array, present)
+                each = array.size // present.size
+                entries = sent * each if rows == 1 else each * np.add.reduce(present.reshape(rows, -1), axis=1)
+            else:
+                array = np.array(array)
+            arrays[name] = _frozen(array)
+            costs.append((entries, array.itemsize))
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        object.__setattr__(self, "present", MappingProxyType(masks))
+        object.__setattr__(self, "costs", costs)
 
     def _check(self, arrays: dict[str, NDArray[Any]], masks: dict[str, NDArray[Any]]) -> None:
         if not isinstance(self.kind, str):
@@ -224,32 +255,22 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return np.broadcast_to(self.costs()[0], self._rows)
+        return self._summed([entries for entries, _ in self.costs])
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return np.broadcast_to(self.costs()[1], self._rows)
+        return self._summed([entries * size for entries, size in self.costs])
 
-    @property
-    def _rows(self) -> int:
-        return 1 if self.agents is None else len(self.agents)
+    def _summed(self, costs: list[int | IntArray]) -> IntArray:
+        total: IntArray = np.zeros(1 if self.agents is None else len(self.agents), dtype=np.int64)
+        for cost in costs:
+            total += cost
+        return total
 
-    def costs(self) -> "tuple[int | IntArray, int | IntArray]":
-        """Scalars and bytes, for each agent of `agents`: a single number where it is the same for all."""
-        scalars: Any = 0
-        size: Any = 0
-        rows = max(self._rows, 1)
-        for name, array in self.arrays.items():
-            mask = self.present.get(name)
-            entries: Any = array.size // rows
-            if mask is not None:
-                sent = np.count_nonzero(mask)
-                if sent < mask.size:
-                    counts = sent if rows == 1 else mask.reshape(rows, -1).sum(axis=1)
-                    entries = counts * (array.size // mask.size)
-            scalars = scalars + entries
-            size = size + entries * array.itemsize
-        return scalars, size
+
+def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:
+    """A copy with zeros where the mask over its leading axes says so."""
+    return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, array.dtype.type(0))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,6 +1,6 @@
 """Drawing rewards: one pull at a time, or the sum of many pulls at once, exactly in distribution.
 
-A law knows the rewards of a block of agents. `sums` draws the sum of `counts` pulls of the given arms in one go: the
+A law knows the rewards of a block of agents. `sums` draws the sums of the rewards of a whole plan in one go: the
 cost grows with the number of arms, not of pulls (the one exception is `SampledRewards`). `single` draws one pull per
 agent from given random numbers, for stepping.
 """
@@ -27,8 +27,8 @@ class RewardLaw(Protocol):
     def normals_per_pull(self) -> int:
         """Standard normals that `single` uses for one agent; it always gets one uniform."""
 
-    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
-        """(n, k) sums of the rewards of `counts` (n, k) pulls of `arms` (n, k); None: of all arms in order."""
+    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """(n, K + 1) sums of the rewards of `counts` (n, K + 1) pulls: of each arm, and then of `arm` (n,)."""
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
@@ -39,18 +39,21 @@ class GaussianRewards:
     """Normal rewards: Gaussian noise, and resampled Gaussian contexts under a linear map."""
 
     means: FloatArray  # (n, K)
-    stds: FloatArray  # (n, K) of one pull, context noise included
+    stds: FloatArray | float  # (n, K) of one pull, context noise included; or one for all
     normals_per_pull: int = 1
 
-    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
         noise = np.sqrt(counts) * draws.normals(counts.shape[1])
-        return counts * _of_arms(self.means, arms) + _of_arms(self.stds, arms) * noise
+        noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
+        noise += counts * _and_of_arm(self.means, arm)
+        return noise
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
         places = self._row_starts + arms
-        return self.means.take(places) + self.stds.take(places) * normals[:, 0]
+        stds = self.stds if isinstance(self.stds, float) else self.stds.take(places)
+        return self.means.take(places) + stds * normals[:, 0]
 
     @cached_property
     def _row_starts(self) -> IntArray:
@@ -64,9 +67,9 @@ class BernoulliRewards:
     means: FloatArray  # (n, K)
     normals_per_pull: int = 0
 
-    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """Binomial, by inversion of one uniform each."""
-        return _binomial(draws.uniforms(counts.shape[1]), counts, _of_arms(self.means, arms))
+        return _binomial(draws.uniforms(counts.shape[1]), counts, _and_of_arm(self.means, arm))
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One trial."""
@@ -82,7 +85,7 @@ class MixtureRewards:
     noise_std: float
     normals_per_pull: int = 1
 
-    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """How often each point occurs is multinomial: binomials of what is left, point by point."""
         noise = self.noise_std * np.sqrt(counts) * draws.normals(counts.shape[1])
         points = self.means.shape[1]
@@ -96,7 +99,7 @@ class MixtureRewards:
             last = point == points - 1
             share = np.broadcast_to(shares[:, point, None], left.shape)
             here = left if last else _binomial(uniforms[:, point], left, share)
-            total = total + here * _of_arms(self.means[:, point], arms)
+            total = total + here * _and_of_arm(self.means[:, point], arm)
             left = left - here
         return total
 
@@ -120,17 +123,16 @@ class SampledRewards:
         """The context's and the noise's."""
         return self.distribution.dim + 1
 
-    def sums(self, arms: IntArray | None, counts: IntArray, draws: RowDraws) -> FloatArray:
-        """All pulls of an agent in the order of `arms`, a chunk at a time."""
+    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+        """All pulls of an agent in the order of the arms, a chunk at a time."""
         ends = counts.cumsum(axis=1)
         total = np.zeros(counts.shape)
         for start in range(0, int(ends[:, -1].max()), _CHUNK):
             # The chunk is drawn in full whoever is in the block, so that no row depends on another.
             rewards = self._rewards(draws.normals(_CHUNK, self.normals_per_pull))  # (n, chunk, K)
             position = np.arange(start, start + _CHUNK)
-            pulled = (position >= (ends - counts)[:, :, None]) & (position < ends[:, :, None])  # (n, k, chunk)
-            of_arm = rewards if arms is None else np.take_along_axis(rewards, arms[:, None, :], 2)  # (n, chunk, k)
-            total += np.einsum("nsk,nks->nk", of_arm, pulled)
+            pulled = (position >= (ends - counts)[:, :, None]) & (position < ends[:, :, None])  # (n, K + 1, chunk)
+            total += np.einsum("nsk,nks->nk", _and_of_arm(rewards, arm), pulled)
         return total
 
     def _rewards(self, normals: FloatArray) -> FloatArray:
@@ -142,9 +144,9 @@ class SampledRewards:
         return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
 
 
-def _of_arms(table: FloatArray, arms: IntArray | None) -> FloatArray:
-    """(n, k) entries of a table (n, K); None: all."""
-    return table if arms is None else table[np.arange(len(arms))[:, None], arms]
+def _and_of_arm(table: FloatArray, arm: IntArray) -> FloatArray:
+    """A table (n, ..., K) with one more column, the entries of `arm` (n,): (n, ..., K + 1)."""
+    return np.concatenate([table, table[np.arange(len(arm)), ..., arm][..., None]], axis=-1)
 
 
 def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:
@@ -165,7 +167,7 @@ def reward_law(instance: BanditInstance) -> RewardLaw:
     if instance.rewards == "bernoulli":
         return BernoulliRewards(means.clip(0, 1))  # the instance allows for rounding
     if instance.context == "fixed" or isinstance(distribution, PointMass):
-        return GaussianRewards(means, np.full(means.shape, instance.noise_std))
+        return GaussianRewards(means, instance.noise_std)
     if isinstance(distribution, Discrete):
         at_support = np.einsum("msad,ad->msa", instance.feature_map(distribution.support), instance.theta)
         return MixtureRewards(distribution, at_support, instance.noise_std)

@@ -13,7 +13,7 @@ from fedbandit_envs.env import HiddenContextBandit, Observation
 from fedbandit_envs.faults import Fault, Faults, QuorumLost, faults_from_tree, faults_tree, heard, quorum_shortage
 from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
-from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
+from fedbandit_envs.protocol import AgentSide, Feedback, JointPlan, Message, Plan, Policy, ProtocolError, State
 from fedbandit_envs.stepping import pulls_throughout, stepped
 from fedbandit_envs.validation import BoolArray, IntArray, one_of
 
@@ -120,21 +120,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         remaining = self.constants.horizon - step
         plan = self._planned(down, remaining).cut(remaining)
         feedback = self._pulled(plan)
-        self._taken += plan.length
-        self._checkpoints.pulls += feedback.pulls()
-        self._idle = 0 if plan.length else self._idle + 1
-        if self._idle > _MOST_IDLE_ROUNDS:
-            raise ProtocolError(
-                f"{type(self.policy).__name__}: expected a pull within {_MOST_IDLE_ROUNDS} rounds, got none; return "
-                "plans of positive length"
-            )
-        if self._checkpoints.due(self._taken, plan.length):
-            self._checkpoints.take(self._taken, self._arms_left())
+        self._count(plan, feedback)
         if self._record:  # copies, because the sides may do what they like with their feedback
             everyone = np.arange(len(plan.arm))
             asked, pulled = plan.rows(everyone), feedback.rows(everyone)
         up, shortage = None, None
-        if not self.done:  # after the last step nothing is reported or charged: nobody would use it
+        if plan.length < remaining:  # after the last step nothing is reported or charged: nobody would use it
             reports = [
                 side.report(feedback if self._together else feedback.rows(rows))
                 for rows, side in zip(self._blocks, self._sides, strict=True)
@@ -147,6 +138,20 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             self._exchanges.append(Exchange(step, down, asked, pulled, up))
         if shortage is not None:
             raise shortage
+
+    def _count(self, plan: Plan, feedback: Feedback) -> None:
+        """Count the steps and pulls of a plan, or one more round without any."""
+        self._idle = 0 if plan.length else self._idle + 1
+        if self._idle > _MOST_IDLE_ROUNDS:
+            raise ProtocolError(
+                f"{type(self.policy).__name__}: expected a pull within {_MOST_IDLE_ROUNDS} rounds, got none; return "
+                "plans of positive length"
+            )
+        if plan.length:
+            self._taken += plan.length
+            self._checkpoints.add(feedback)
+            if self._checkpoints.due(self._taken, plan.length):
+                self._checkpoints.take(self._taken, self._arms_left())
 
     def _arriving(self, number: int) -> BoolArray:
         """(M,) the agents whose reports are not lost in this round; those that are, are written down."""
@@ -182,9 +187,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         # A copy, in one type, also for a single block: an agent may reuse its arrays as soon as it has given them.
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
+        length = 0
         for rows, plan in zip(self._blocks, plans, strict=True):
-            explore[rows], arm[rows] = plan.explore, plan.arm
-        return Plan(explore, arm, max(int(plan.length) for plan in plans))
+            place = slice(None) if self._together else rows
+            explore[place], arm[place] = plan.explore, plan.arm
+            length = max(length, int(plan.length))
+        return JointPlan(explore, arm, length)
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:
@@ -214,7 +222,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             pulls=pulls,
             active=active,
             gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
-            ledger=Ledger.restored(self._channel.ledger.snapshot()),
+            ledger=self._channel.ledger.copy(),
             faults=tuple(self._lost),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,

@@ -1,5 +1,6 @@
 """Checks at the door: every message says what was expected, what came, and what to do."""
 
+import math
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from reprlib import Repr
@@ -71,20 +72,25 @@ def whole_number(name: str, value: Any, at_least: int) -> int:
 
 def real_number(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
     """`value` as a finite float, refused at or below `above`, or below `at_least`."""
-    bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
-    message = f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}; pass a number in that range"
+
+    def refusal() -> ValueError:
+        bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
+        return ValueError(
+            f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}; pass a number in that range"
+        )
+
     if isinstance(value, (bool, np.bool_, str, bytes)) or (isinstance(value, np.ndarray) and value.ndim):
-        raise ValueError(message)
+        raise refusal()
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(message) from error
+        raise refusal() from error
     if (
-        not np.isfinite(number)
+        not math.isfinite(number)
         or (above is not None and number <= above)
         or (at_least is not None and number < at_least)
     ):
-        raise ValueError(message)
+        raise refusal()
     return number
 
 

@@ -342,7 +342,7 @@ def fed_pecd(
     T: int,
     *,
     reward: Reward,
-    allocation: Callable[[int, Array], Any],  # (phase, active (M, K) bool) -> f (M, K)
+    allocation: Callable[[int, Array], Any],  # (phase, active (M, K) bool) -> f (M, K), or None to stop here
     design: Callable[[int, Array], Any] | None = None,  # (phase, active) -> pi (M, K), checked by its certificate
     gap: float = 0.1,
     delta: float = 0.1,
@@ -422,7 +422,11 @@ def fed_pecd(
         candidates = trace.phases[-1].active
         decisions = [eliminate(psi[i], candidates[i], theta, V, scale, tol, rcond) for i in range(M)]  # lines 5 to 9
         active = np.array([decision.active for decision in decisions])
-        f = np.array(allocation(p, active.copy()))
+        f = allocation(p, active.copy())
+        if f is None:
+            trace.phases.append(new_phase(p, np.zeros((M, K), dtype=int), decisions, theta, V))
+            return trace
+        f = np.array(f)
         check_allocation(f, psi, active, c * n**p, rcond)
         phase = new_phase(p, f, decisions, theta, V)
         for i in range(M):

@@ -75,8 +75,9 @@ class Trigger(PhasedElimination):
         class Agents(PhasedAgents):
             def _eliminate(self, down):
                 super()._eliminate(down)
-                if self.active[0].sum() > 1 and self.phase == 10:
-                    self.active[np.arange(len(self.best)), self.best] = False
+                several = np.flatnonzero(self.active.sum(axis=1) > 1)
+                if self.phase == 10:
+                    self.active[several, self.best[several]] = False
                     self.best = self.active.argmax(axis=1)
 
         return Agents(self, view)

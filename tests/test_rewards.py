@@ -397,7 +397,7 @@ class Extreme:
 def test_a_point_of_weight_zero_never_adds_to_a_sum(weights, uniform):
     mu = Discrete(np.array([[[0.1], [0.2], [0.3], [1e9]]]), [weights])
     instance = BanditInstance(np.ones((1, 1)), Identity(1, 1), mu, None, 0.0, context="resampled")
-    sums = reward_law(instance).sums(np.zeros((1, 1), dtype=int), np.array([[1000]]), Extreme(uniform))
+    sums = reward_law(instance).sums(np.zeros(1, dtype=int), np.array([[1000, 0]]), Extreme(uniform))
     assert 0.1 * 1000 - 1e-9 <= sums[0, 0] <= 0.3 * 1000 + 1e-9
 
 

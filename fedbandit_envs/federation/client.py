@@ -64,7 +64,7 @@ class Client:
         plan = plan.cut(remaining)
         feedback = self._pulled(plan)
         self._step += int(plan.length)
-        self._checkpoints.pulls += feedback.pulls()
+        self._checkpoints.add(feedback)
         if self._checkpoints.due(self._step, plan.length):
             self._checkpoints.take(self._step, arms_left(self._side, *self._checkpoints.pulls.shape))
         return None if self._step >= self._constants.horizon else self._side.report(feedback)
