@@ -83,9 +83,11 @@ def g_optimal(
     weights = pi[chosen].T.copy()  # (arms, agents)
     result = None
     if start is not None:
-        kept = np.where(free, start[chosen].T, 0.0)
-        total = kept.sum(0)
-        kept = np.where(total > 0, kept / (total + (total == 0)), weights)
+        kept = start[chosen].T * free
+        total = np.add.reduce(kept)
+        lost = total == 0  # agents that have none of their arms of then
+        kept /= total + lost
+        kept += weights * lost
         result = _still_good(solver, kept, gap)
         weights = (1 - _WARM_SHARE) * kept + _WARM_SHARE * weights
     weights, left, iterations, stopped = result or _climb(solver, weights, gap, max_iterations)
@@ -192,7 +194,7 @@ def _sparse(
 
 def uniform(active: BoolArray) -> FloatArray:
     """Every active arm alike, (M, K)."""
-    return np.asarray(active / active.sum(1, keepdims=True))
+    return np.asarray(active / np.add.reduce(active, axis=1, keepdims=True))
 
 
 def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatArray) -> IntArray:
@@ -202,7 +204,7 @@ def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatAr
     """
     if budget < 0:
         raise ValueError(f"budget must be 0 pulls or more, received {budget}; pass the phase's f_p")
-    due = np.where(active, pi * budget, 0.0)
+    due = pi * active * budget
     pulls = np.ceil(due).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
     if not np.count_nonzero(small):

@@ -99,13 +99,13 @@ def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
 
     Returns it with those arms and agents. Agents with one active arm give it all their weight, through `base`.
     """
-    free = problem.active.sum(0) > 1
-    agents = np.flatnonzero(free)
+    free = np.add.reduce(problem.active) > 1
+    agents = free.nonzero()[0]
     if len(agents) == len(free):
         return problem, np.arange(len(problem.x)), agents
     base = problem.information(np.where(free, 0.0, problem.active))
     active = problem.active[:, agents]
-    arms = np.flatnonzero(active.any(1))
+    arms = np.logical_or.reduce(active, axis=1).nonzero()[0]
     x = problem.x[:, :, agents]
     if len(arms) < len(x):
         x, active, base = x[arms], active[arms], base if problem.shared else base[arms]

@@ -131,7 +131,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 for rows, side in zip(self._blocks, self._sides, strict=True)
             ]
             up = self._channel.up(reports, self._taken, None if self._faults is None else self._arriving)
-            shortage = self._shortage()
+            shortage = None if self._faults is None else self._shortage(self._faults)
             answer = None if up is None or shortage is not None else self._server.answer(up)
             self._pending = self._channel.down(answer)
         if self._record:
@@ -161,14 +161,14 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._lost += faults
         return heard(num_agents, faults)
 
-    def _shortage(self) -> QuorumLost | None:
+    def _shortage(self, faults: Faults) -> QuorumLost | None:
         """The error when the last round has lost too many reports."""
         number = self._channel.ledger.rounds - 1
-        if self._faults is None or not self._lost or self._lost[-1].round != number:
+        if not self._lost or self._lost[-1].round != number:
             return None
-        faults = [fault for fault in self._lost if fault.round == number]
+        lost = [fault for fault in self._lost if fault.round == number]
         return quorum_shortage(
-            self._faults.quorum, self.constants.num_agents, faults, "lower the quorum, or go on without this round"
+            faults.quorum, self.constants.num_agents, lost, "lower the quorum, or go on without this round"
         )
 
     def _planned(self, down: Message | None, remaining: int) -> Plan:
