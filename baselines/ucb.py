@@ -1,5 +1,6 @@
 """Step-by-step policies without a server: Local UCB, and KK-UCB (Kirschner and Krause 2019)."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ class LocalUCBAgents(IndexAgents):
         """Infinite for an arm that was never pulled."""
         if self.step <= self.pulls.shape[1]:
             return np.where(self.pulls == 0, np.inf, 0)
-        bonus = 2 * np.log1p(self.step * np.log(self.step) ** 2)
+        bonus = 2 * math.log1p(self.step * math.log(self.step) ** 2)
         return self.sums / self.pulls + np.sqrt(bonus / self.pulls)
 
     def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:

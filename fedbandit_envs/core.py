@@ -57,12 +57,16 @@ class Episode:
 
     def _pull_once(self, plan: Plan) -> Feedback:
         """A plan of one step: an agent either explores or plays its arm."""
-        exploring = plan.explore.any(axis=1)
-        arms = np.where(exploring, plan.explore.argmax(axis=1), plan.arm) if exploring.any() else plan.arm
-        rewards = self._single(arms, Stream.SHORT_PLANS, self.plans)
+        number = self.plans
         self.steps += 1
         self.plans += 1
         explored_sums = np.zeros(plan.explore.shape)
+        if not np.count_nonzero(plan.explore):
+            rewards = self._single(plan.arm, Stream.SHORT_PLANS, number)
+            return Feedback(plan.explore, explored_sums, plan.arm, np.ones(len(rewards), dtype=np.int64), rewards)
+        exploring = plan.explore.any(axis=1)
+        arms = np.where(exploring, plan.explore.argmax(axis=1), plan.arm)
+        rewards = self._single(arms, Stream.SHORT_PLANS, number)
         explored_sums[plan.explore > 0] = rewards[exploring]
         played = np.where(exploring, 0, 1)
         return Feedback(plan.explore, explored_sums, plan.arm, played, np.where(exploring, 0.0, rewards))

@@ -79,16 +79,18 @@ class Plan:
             raise ProtocolError(
                 f"plan.length: expected a whole number of at least 0, got {self.length!r}; 0 is a round without pulls"
             )
-        if self.length == 0 and not np.count_nonzero(self.explore):
-            return  # a round without pulls, in which nothing is played
-        if np.minimum.reduce(self.explore, axis=None) < 0:
-            raise ProtocolError(
-                f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
-            )
-        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:  # what is below 0 becomes huge
+        if np.count_nonzero(self.explore):
+            self._check_exploration()
+        if self.length and np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:  # what is below 0 becomes huge
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
+            )
+
+    def _check_exploration(self) -> None:
+        if self.explore.min() < 0:
+            raise ProtocolError(
+                f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
             )
         most = int(np.maximum.reduce(self.exploration))
         if most > self.length:
