@@ -81,7 +81,9 @@ class Plan:
             )
         if np.count_nonzero(self.explore):
             self._check_exploration()
-        if self.length and np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:  # what is below 0 becomes huge
+        if (
+            self.length and np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms
+        ):  # what is below 0 becomes huge
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
