@@ -35,6 +35,10 @@ def main():
     parser.add_argument("--view", choices=["agent", "joint"], default="agent", help="one agent, or all as one")
     parser.add_argument("--observation", choices=["statistics", "features", "distribution"], default="statistics")
     chosen = parser.parse_args()
+    if chosen.learner == "dqn" and chosen.view == "joint":
+        parser.error(
+            "argument --learner: expected ppo for the joint view, got dqn, which chooses one arm; drop one of the two"
+        )
     torch.set_num_threads(1)
 
     name = f"fedbandit_envs:{ENVIRONMENT if chosen.view == 'joint' else ENVIRONMENT.replace('-v0', '-Agent-v0')}"
