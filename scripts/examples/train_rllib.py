@@ -1,4 +1,7 @@
-"""RLlib: PPO through its wrapper of PettingZoo's parallel form, with one policy for all agents or one for each."""
+"""RLlib: PPO through its wrapper of PettingZoo's parallel form, with one policy for all agents or one for each.
+
+RLlib keeps agents in sets, whose order changes between processes: runs of one seed repeat with PYTHONHASHSEED=0 only.
+"""
 
 import numpy as np
 from regret import ENVIRONMENT, PROBLEM, arguments, extra, regret, report

@@ -1,5 +1,6 @@
 """Tianshou: a DQN, shared by all agents, learns in PettingZoo's AEC form, where agents act one after the other."""
 
+import numpy as np
 from regret import ENVIRONMENT, PROBLEM, arguments, extra, regret, report
 
 import fedbandit_envs as fb
@@ -30,6 +31,7 @@ def main():
     chosen = arguments(__doc__, steps=16_000).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(chosen.seed)
+    np.random.seed(chosen.seed)  # noqa: NPY002  Tianshou explores with NumPy's global numbers
 
     env = make_env()
     network = Net(state_shape=env.observation_space.shape, action_shape=env.action_space.n, hidden_sizes=[64, 64])
