@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit_envs.knowledge import View
 from fedbandit_envs.observations import flat_features, pull_statistics, statistics_by_name
@@ -64,7 +65,7 @@ class ExternalAgents(AgentSide):
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """One step."""
         try:
-            answer = self.policy.act(self._observations())
+            answer = np.asarray(self.policy.act(self._observations()))
         except Exception as error:
             error.add_note(f"{type(self.policy).__name__} was asked for the arms of step {self.pulls[0].sum()}")
             raise
@@ -98,9 +99,8 @@ class ExternalAgents(AgentSide):
             return np.concatenate([flat_features(self.view.psi), statistics], axis=1)
         return self.view.distribution.encode() | statistics_by_name(statistics)
 
-    def _arms(self, answer: Any) -> IntArray:
+    def _arms(self, answer: NDArray[Any]) -> IntArray:
         """(n,) the arms of this block's agents."""
-        answer = np.asarray(answer)
         num_agents, num_arms = self.view.constants.num_agents, self.view.constants.num_arms
         if answer.shape == (num_agents,) and answer.dtype.kind in "iu":
             return answer[self.view.agents]
@@ -132,6 +132,7 @@ def from_callable(
     observation: str = "statistics",
     name: str = "External",
     version: str | Callable[[], str] | None = None,
+    num_arms: int | None = None,
 ) -> ExternalPolicy:
     """The policy that plays what `function` answers to a batch of observations; see `ExternalPolicy.act`.
 
@@ -145,6 +146,8 @@ def from_callable(
         version: tells models apart where results are kept: those of one version are never continued with another. Or a
             function that gives it, which is asked again at each run: a model that has changed since is refused. None: a
             new one at each call, so that results can't be continued at all.
+        num_arms: how many arms it chooses from, if it can't be played on problems with another number of them; problems
+            of different sizes can have observations of the same length.
     """
     if not callable(function):
         raise ValueError(f"function: expected a callable, got {function!r}; pass a function of a batch of observations")
@@ -165,6 +168,11 @@ def from_callable(
             return function(observations)
 
         def agents(self, view: View) -> ExternalAgents:
+            if num_arms not in (None, view.constants.num_arms):
+                raise ValueError(
+                    f"{name}: expected a problem with {num_arms} arms, as the model knows, got one with "
+                    f"{view.constants.num_arms}; play it on problems of the size it was trained on"
+                )
             if fingerprint and fingerprint() != made:
                 raise ValueError(
                     f"{name}: expected the model as it was when it became a policy, got one that has changed since; "
@@ -187,7 +195,7 @@ def from_sb3(
         deterministic: play the likeliest arm; else draw arms as in training, for models with an actor, such as PPO.
         name: what errors call it.
     """
-    if not hasattr(model, "predict"):
+    if not all(hasattr(model, part) for part in ("predict", "policy", "action_space")):
         raise ValueError(f"model: expected a model of Stable-Baselines3, got {model!r}; load it with its own class")
     if not hasattr(model.action_space, "n"):
         raise ValueError(
@@ -220,6 +228,7 @@ def from_sb3(
         observation=observation,
         name=name,
         version=lambda: _digest(network, deterministic),
+        num_arms=int(model.action_space.n),
     )
 
 
@@ -256,12 +265,22 @@ def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "T
     actions = [key for key in module.out_keys if _last(key) == "action"]
     if not actions:
         raise ValueError(f"module: expected an out_key that ends in 'action', got {module.out_keys}; pass the actor")
+    named = observation.startswith("distribution")
+    if not named and len(module.in_keys) != 1:
+        raise ValueError(
+            f"module: expected one in_key, that of the observation, got {module.in_keys}; use from_callable with a "
+            "function that makes the others"
+        )
 
     def act(observations: Any) -> Any:
         batch = TensorDict({}, [])
         for key in module.in_keys:
-            rows = observations[_last(key)] if isinstance(observations, dict) else observations
-            batch[key] = torch.as_tensor(rows)
+            if named and _last(key) not in observations:
+                raise ValueError(
+                    f"module: expected in_keys that end in one of {', '.join(map(repr, observations))}, got {key!r}; "
+                    "name in observation= what the module was trained on"
+                )
+            batch[key] = torch.as_tensor(observations[_last(key)] if named else observations)
         training = module.training
         module.eval()  # no dropout, say
         try:
@@ -270,7 +289,8 @@ def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "T
         finally:
             module.train(training)
         if arms.ndim == 2:
-            arms = arms[:, 0] if arms.shape[1] == 1 else arms.long().argmax(-1)
+            # One-hot, as probabilities: then their number is compared with that of the problem's arms.
+            arms = arms[:, 0] if arms.shape[1] == 1 else arms.double()
         return arms.numpy()
 
     return from_callable(act, observation=observation, name=name, version=lambda: _digest(module))

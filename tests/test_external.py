@@ -13,6 +13,7 @@ from external_policies import Greedy
 import fedbandit_envs as fb
 from fedbandit_agents import from_callable, from_sb3, from_torchrl
 from fedbandit_agents.external import OBSERVATIONS
+from fedbandit_envs.cli import main
 from fedbandit_envs.folder import FolderError
 from fedbandit_envs.registration import policy_names
 
@@ -131,6 +132,20 @@ def test_a_wrong_answer_is_named(answer, message):
         play(from_callable(lambda rows: answer, name="Wrong"))
 
 
+def test_an_answer_that_is_no_array_is_told_with_the_step():
+    with pytest.raises(ValueError, match="inhomogeneous") as caught:
+        play(from_callable(lambda rows: [[0], [1, 2], 0, 0, 0], name="Ragged"))
+    assert caught.value.__notes__ == ["Ragged was asked for the arms of step 0"]
+
+
+def test_a_function_of_some_arms_is_played_on_as_many():
+    """Five arms of two dimensions and four of three have statistics of the same length."""
+    policy = from_callable(likeliest, name="Four", num_arms=4)
+    assert play(policy).pulls[-1].sum() == 5 * 40
+    with pytest.raises(ValueError, match="Four: expected a problem with 4 arms, as the model knows, got one with 5"):
+        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"num_arms": 5, "dim": 2}), policy, seed=0)
+
+
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="function: expected a callable, got 3"):
         from_callable(3)
@@ -138,6 +153,8 @@ def test_bad_arguments_are_named():
         from_callable(likeliest, observation="feature")
     with pytest.raises(ValueError, match=r"model: expected a model of Stable-Baselines3, got 'ppo\.zip'; load it"):
         from_sb3("ppo.zip")
+    with pytest.raises(ValueError, match="model: expected a model of Stable-Baselines3, got <class"):
+        from_sb3(type("PPO", (), {"predict": None}))
     joint = SimpleNamespace(predict=None, policy=None, action_space=gymnasium.spaces.MultiDiscrete([3, 3]))
     with pytest.raises(ValueError, match="communication that nobody counts"):
         from_sb3(joint)
@@ -153,13 +170,17 @@ def experiment(*policies):
     return fb.Experiment("fedbandit/Synthetic-v0", [*policies, "Uniform"], PROBLEM, trials=3)
 
 
-def test_it_runs_in_experiments_comparisons_and_figures(tmp_path):
+def test_it_runs_in_experiments_comparisons_and_figures(tmp_path, capsys):
     fb.register_policy("Test-Layer", type(from_callable(likeliest, version="1")))
     result = fb.run(experiment("Test-Layer"), tmp_path, executor="serial")
     assert len(result.table("comparisons")["difference"]) == 1
     fb.plotting.regret(result).savefig(tmp_path / "regret.png")
     again = fb.run(experiment("Test-Layer"), tmp_path, executor="serial")
     assert again.experiment == result.experiment
+    assert main(["compare", str(tmp_path)]) == 0
+    assert "Test-Layer" in capsys.readouterr().out
+    assert main(["plot", str(tmp_path), "--figure", "regret", "--format", "svg"]) == 0
+    assert (tmp_path / "regret.svg").exists()
 
 
 def test_results_of_another_model_are_never_continued(tmp_path):
@@ -225,9 +246,11 @@ def test_models_of_stable_baselines3_are_played_as_they_were_and_on_what_they_kn
     env = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", observation="statistics", **PROBLEM)
     model = sb3.PPO("MlpPolicy", env, device="cpu", seed=0, n_steps=64)
     policy = from_sb3(model, name="PPO")
-    with pytest.raises(ValueError, match=r"expected shapes \{'': \(21,\)\}.*got \{'': \(16,\)\}") as caught:
-        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"num_arms": 3}), policy, seed=0)
+    with pytest.raises(ValueError, match=r"expected shapes \{'': \(21,\)\}.*got \{'': \(17,\)\}") as caught:
+        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"dim": 2}), policy, seed=0)
     assert caught.value.__notes__ == ["PPO was asked for the arms of step 0"]
+    with pytest.raises(ValueError, match=r"PPO: expected a problem with 4 arms.*got one with 5"):
+        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"num_arms": 5, "dim": 2}), policy, seed=0)
     with pytest.raises(ValueError, match="observation: expected what the model was trained on"):
         from_sb3(model, observation="distribution")
     model.learn(64)
@@ -290,6 +313,24 @@ def test_actors_of_torchrl_may_give_arms_in_a_column_and_have_layers_for_trainin
     assert np.array_equal(first, second)
     assert (first.sum(axis=0)[1:] > 0).any()
     assert actor.training
+
+
+@pytest.mark.torchrl
+@pytest.mark.filterwarnings("default")
+def test_actors_of_torchrl_that_do_not_fit_are_refused():
+    torch, nn = pytest.importorskip("torch"), pytest.importorskip("tensordict.nn")
+    pytest.importorskip("torchrl")
+
+    def one_hot(rows):
+        return torch.nn.functional.one_hot(rows[:, :4].argmax(-1), 4)
+
+    policy = from_torchrl(nn.TensorDictModule(one_hot, ["observation"], ["action"]))
+    with pytest.raises(fb.ProtocolError, match=r"TorchRL: .*shape \(5, 5\), got float64 of shape \(5, 4\)"):
+        fb.play(fb.make("fedbandit/Synthetic-v0", **PROBLEM | {"num_arms": 5, "dim": 2}), policy, seed=0)
+    with pytest.raises(ValueError, match="expected in_keys that end in one of 'mean', 'std', got 'observation'"):
+        play(from_torchrl(nn.TensorDictModule(one_hot, ["observation"], ["action"]), observation="distribution"))
+    with pytest.raises(ValueError, match=r"expected one in_key.*got \['observation', 'memory'\]"):
+        from_torchrl(nn.TensorDictModule(lambda rows, memory: rows, ["observation", "memory"], ["action"]))
 
 
 @pytest.mark.torchrl
