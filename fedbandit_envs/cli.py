@@ -53,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, summary: str, example: str) -> argparse.ArgumentParser:
-        one = _parser(commands.add_parser, name, help=summary, description=summary, epilog=f"example:\n  {example}\n")
+        brief = summary.replace("%", "%%")  # a help text is a format, a description is not
+        one = _parser(commands.add_parser, name, help=brief, description=summary, epilog=f"example:\n  {example}\n")
         one.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
         return one
 
@@ -89,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
 
     compare = add(
         "compare",
-        "Compare policies: means with 95 %% intervals, paired differences with Holm's correction.",
+        "Compare policies: means with 95 % intervals, paired differences with Holm's correction.",
         "fedbandit compare results/mine --at 1000,100000 --format csv",
     )
     compare.add_argument("folder", help="results of run or sweep")
