@@ -79,7 +79,7 @@ def g_optimal(
     pi = uniform(active)
     if not len(agents):
         return Design(pi, 0.0, dimension, 0, "trivial")
-    chosen = ... if pi.size == len(arms) * len(agents) else np.ix_(agents, arms)
+    chosen = ... if pi.size == len(arms) * len(agents) else (agents[:, None], arms)
     weights = pi[chosen].T.copy()  # (arms, agents)
     result = None
     if start is not None:

@@ -17,6 +17,7 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
 
+_WELL_SPREAD = 1e-4  # det over that of the ball with the same trace: eigenvalues then differ by some thousands at most
 _CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely count, and surely do not
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
@@ -50,7 +51,7 @@ def invert(matrices: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Problem:
-    """Designs to solve, in coordinates where the unweighted vectors of each group have the identity as Gram matrix.
+    """Designs to solve, in coordinates where the unweighted vectors of each group are spread over all dimensions.
 
     F changes by a constant and g not at all under a linear map of a group's vectors, so near-collinear and
     rank-deficient vectors become harmless here once and for all. A group is an arm, or all arms when theta is shared.
@@ -83,10 +84,20 @@ class Problem:
 def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
     """The problem over directions (M, K, d) and active sets (M, K), the rank of each group, and its bases.
 
-    The bases (groups, d, d) have one orthonormal column for each dimension of the span, scaled so that x = basis^T e.
+    The bases (groups, d, d) have one orthogonal column for each dimension of the span, scaled so that x = basis^T e.
+    Vectors that are well spread anyway are only scaled.
     """
     mask = active.T  # (K, M)
     raw = directions.transpose(1, 2, 0) * mask[:, None, :]  # (K, d, M)
+    d = raw.shape[1]
+    if not shared:
+        gram = raw @ raw.transpose(0, 2, 1)
+        mean = gram.trace(axis1=1, axis2=2) / d  # of the eigenvalues
+        nobody = mean == 0
+        base = np.eye(d) * nobody[:, None, None]
+        if np.logical_and.reduce(np.linalg.det(gram + base) > _WELL_SPREAD * mean**d):
+            scale = (~nobody / np.sqrt(mean + nobody))[:, None, None]
+            return Problem(raw * scale, mask.copy(), base), np.where(nobody, 0, d), np.eye(d) * scale
     axes, values, ranks = span(raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw)
     outside = values == 0
     basis = axes / np.sqrt(values + outside)[:, None, :]

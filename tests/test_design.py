@@ -377,3 +377,12 @@ def test_bad_input_is_refused_with_what_was_expected_and_received(change, messag
     arguments = {"directions": np.ones((3, 2, 2)), "active": np.ones((3, 2), bool)} | change
     with pytest.raises(ValueError, match=message):
         g_optimal(arguments.pop("directions"), arguments.pop("active"), **arguments)
+
+
+def test_an_arm_of_which_nothing_was_heard_has_no_inverse_beside_very_unequal_weights():
+    e = np.zeros((4, 2, 2))
+    e[:, 0] = e[:, 1] = [[1, 0], [0, 1], [0.6, 0.8], [0.8, -0.6]]
+    weights = np.array([[1e12, 0], [1e-3, 0], [1e-3, 0], [1e-3, 0]])
+    inverse = inverse_on_span(e, weights)
+    np.testing.assert_array_equal(inverse[1], np.zeros((2, 2)))
+    np.testing.assert_allclose(inverse[0][1, 1], 1 / 2e-3, rtol=1e-6)
