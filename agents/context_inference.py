@@ -23,7 +23,7 @@ from fedbandit_agents.context_bias import (
     prior_belief,
     without_own_share,
 )
-from fedbandit_agents.estimation import local_estimate, unit_vectors
+from fedbandit_agents.estimation import inner_products, local_estimate, unit_vectors
 from fedbandit_agents.posterior import Belief
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ServerSide
@@ -199,9 +199,10 @@ class InferringAgents(AgentSide):
         spoken = np.flatnonzero(changed.any(axis=1))
         if not len(spoken):
             return None
+        squares = inner_products(self.features, self.features)
         arrays = {
-            "theta": local_estimate(self.reported, self.features),
-            "weight": self.precision * np.einsum("nad,nad->na", self.features, self.features),
+            "theta": local_estimate(self.reported, self.features, squares),
+            "weight": self.precision * squares,
         }
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals

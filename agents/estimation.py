@@ -40,12 +40,12 @@ def covering_factor(num_arms: int, dim: int, phases: int, delta: float) -> float
     return k
 
 
-def local_estimate(mean_rewards: FloatArray, psi: FloatArray) -> FloatArray:
-    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d): all that an agent says about an arm.
+def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
+    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), with `squares` = ||psi||^2: what an agent says of an arm.
 
     The server reads the direction of psi off it, so an estimate of zero becomes a tiny one.
     """
-    scale = mean_rewards / inner_products(psi, psi)
+    scale = mean_rewards / squares
     return np.where(scale == 0, NOTHING, scale)[..., None] * psi
 
 

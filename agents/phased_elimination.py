@@ -13,6 +13,7 @@ from fedbandit_agents.design import allocate, g_optimal, uniform
 from fedbandit_agents.estimation import (
     aggregate,
     confidence,
+    inner_products,
     local_estimate,
     number_of_phases,
     predictions,
@@ -94,6 +95,7 @@ class PhasedAgents(AgentSide):
     def __init__(self, policy: PhasedElimination, view: View):
         self.policy, self.view = policy, view
         self.scale = policy.width * policy.sigma * policy.alpha(view.constants) / (policy.ell or view.constants.ell)
+        self.squared_norms = inner_products(view.psi, view.psi)  # (n, K)
         shape = view.psi.shape[:2]
         self.phase = 0
         self.active: BoolArray = np.ones(shape, dtype=bool)
@@ -156,7 +158,7 @@ class PhasedAgents(AgentSide):
         if not len(spoken):
             return None
         means = feedback.explored_sums / np.maximum(pulls, 1)
-        estimates = {"theta": local_estimate(means, self.view.psi)} | self.extras()
+        estimates = {"theta": local_estimate(means, self.view.psi, self.squared_norms)} | self.extras()
         message = Message("estimates", estimates, self.view.agents, {"theta": pulls > 0})
         return message if len(spoken) == len(pulls) else message.rows(spoken)
 
