@@ -180,7 +180,9 @@ class Experiment:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise ExperimentError(f"{path}: expected a readable experiment file, got {reason}") from error
+            raise ExperimentError(
+                f"{path}: expected a readable experiment file, got {reason}; check the path"
+            ) from error
         return cls.from_table(_parsed(text, path), str(path))
 
     def text(self, suffix: str = ".toml") -> str:

@@ -41,10 +41,9 @@ def load_sweep(folder: str | Path) -> tuple[str, dict[Value, Result]]:
     folders = sorted(path.parent for path in Path(folder).glob(f"*=*/{EXPERIMENT_FILE}"))
     parameters = {path.name.partition("=")[0] for path in folders}
     if len(parameters) != 1:
-        raise FolderError(
-            f"{folder}: expected the results of a run or of one sweep, got "
-            f"{'sweeps over ' + ', '.join(sorted(parameters)) if parameters else 'neither'}; check the folder"
-        )
+        nothing = "neither" if Path(folder).exists() else "no such folder"
+        got = f"sweeps over {', '.join(sorted(parameters))}" if parameters else nothing
+        raise FolderError(f"{folder}: expected the results of a run or of one sweep, got {got}; check the path")
     (parameter,) = parameters
     results = {}
     for path in folders:

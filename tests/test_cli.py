@@ -182,7 +182,7 @@ def test_wrong_settings_give_exit_code_2_and_one_line(
 @pytest.mark.parametrize("arguments", [["compare", "nowhere"], ["plot", "nowhere"]])
 def test_a_folder_without_results_gives_exit_code_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1
-    assert "nowhere: expected the results of a run or of one sweep, got neither" in error_of(capsys)
+    assert "nowhere: expected the results of a run or of one sweep, got no such folder" in error_of(capsys)
 
 
 def test_wrong_grammar_gives_exit_code_2() -> None:
