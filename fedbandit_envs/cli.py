@@ -6,6 +6,10 @@ import sys
 from collections.abc import Sequence
 
 REGRET_KINDS = ("regret", "distribution_regret", "paper_regret")
+_KIND_HELP = (
+    "against the best arm for the true context (regret, the default), the best under mu_i by its means under mu_i "
+    "(distribution_regret), or the best under mu_i by the true means (paper_regret: can be negative)"
+)
 
 DESCRIPTION = "Federated bandits with hidden contexts: run, compare and check policies."
 EXAMPLES = """examples:
@@ -84,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     plot.add_argument("folder", help="results of run or sweep")
     plot.add_argument("--figure", metavar="NAME", help="regret, communication, active or agents; default: all")
-    plot.add_argument("--kind", choices=REGRET_KINDS, default="regret", help="which regret (default: %(default)s)")
+    plot.add_argument("--kind", choices=REGRET_KINDS, default="regret", help=_KIND_HELP)
     plot.add_argument("--format", default="pdf,png", metavar="F1,F2", help="pdf, svg, png (default: %(default)s)")
     plot.add_argument("--out", metavar="FOLDER", help="where to write; default: the same folder")
 
@@ -95,11 +99,13 @@ def parser() -> argparse.ArgumentParser:
     )
     compare.add_argument("folder", help="results of run or sweep")
     compare.add_argument("--at", metavar="T1,T2", help="compare at these steps too; default: at the end")
-    compare.add_argument("--kind", choices=REGRET_KINDS, default="regret", help="which regret (default: %(default)s)")
+    compare.add_argument("--kind", choices=REGRET_KINDS, default="regret", help=_KIND_HELP)
     compare.add_argument("--format", choices=("text", "csv", "json", "markdown"), default="text")
 
     audit = add(
-        "audit", "Check a run against what theory claims about it.", "fedbandit audit --env Synthetic --policy Fed-PE"
+        "audit",
+        "Check a run against what theory claims about it.",
+        "fedbandit audit --env Synthetic --policy Fed-PE --set error=classical",
     )
     _experiment(audit)
     audit.add_argument("--trial", type=int, default=0, metavar="K", help="which trial (default: %(default)s)")
