@@ -30,6 +30,10 @@ class Ledger:
         """(M, len(COUNTS)): COUNTS of each agent."""
         return self._apart.T + self._alike
 
+    def __repr__(self) -> str:
+        names = ("rounds", "messages", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
+        return f"Ledger({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
+
     @property
     def rounds(self) -> int:
         """How often agents spoke to the server."""

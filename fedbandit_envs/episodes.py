@@ -93,6 +93,11 @@ class EpisodicBandit:
         return self.observe == "context" or isinstance(self._prototype.distribution, PointMass)
 
     @property
+    def resampled(self) -> bool:
+        """Whether each pull draws a new context."""
+        return self._prototype.context == "resampled"
+
+    @property
     def num_arms(self) -> int:
         """K."""
         return self._prototype.num_arms

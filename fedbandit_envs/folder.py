@@ -8,6 +8,7 @@ from fedbandit_envs.experiment import Experiment, ExperimentError
 from fedbandit_envs.trials import Record
 
 EXPERIMENT_FILE = "experiment.toml"
+_MOST_TOLD = 3  # settings that a refusal names
 
 
 class FolderError(RuntimeError):
@@ -47,22 +48,23 @@ class TrialFolder:
         self.path = path
         self._fingerprint = experiment.fingerprint()
         make_folder(path)
-        self._check_experiment(force)
+        self._check_experiment(experiment, force)
         self.finished: dict[int, Record] = {}
         for file in sorted(path.glob("trial_*.npz")):
             self._take(file, force)
         write_whole(path / EXPERIMENT_FILE, experiment.resolved().text().encode())
 
-    def _check_experiment(self, force: bool) -> None:
+    def _check_experiment(self, experiment: Experiment, force: bool) -> None:
         file = self.path / EXPERIMENT_FILE
         if force or not file.exists():
             return
         try:
-            same = Experiment.read(file).fingerprint() == self._fingerprint
+            there = Experiment.read(file)
+            same = there.fingerprint() == self._fingerprint
         except ValueError as error:
             raise self._refusal(file, f"one that can't be used ({error})") from error
         if not same:
-            raise self._refusal(file, "another experiment")
+            raise self._refusal(file, f"another experiment{_differences(there, experiment)}")
 
     def _take(self, file: Path, force: bool) -> None:
         try:
@@ -94,6 +96,15 @@ class TrialFolder:
         except OSError as error:
             raise unwritable(self.path, error) from error
         self.finished[record["trial"]] = record
+
+
+def _differences(there: Experiment, here: Experiment) -> str:
+    """The settings in which two experiments differ, in words; nothing if that is only the version of the package."""
+    before, now = ([line for line in one.resolved().text().splitlines() if line] for one in (there, here))
+    gone = [line for line in before if line not in now and not line.startswith("trials")]
+    new = [line for line in now if line not in before and not line.startswith("trials")]
+    told = [f"{name} {', '.join(lines[:_MOST_TOLD])}" for name, lines in (("with", gone), ("without", new)) if lines]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def read_folder(path: str | Path) -> tuple[Experiment, list[Record]]:

@@ -129,8 +129,12 @@ def communication(result: Result, axes: "Axes | None" = None, kind: str = "regre
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         axes.plot(scalars, found, marker, color=colour, markersize=3, alpha=0.35, markeredgewidth=0)
         axes.plot(scalars.mean(), found.mean(), marker, color=colour, markersize=8, label=label, clip_on=False)
-    axes.set_xscale("symlog", linthresh=1)  # some send nothing
-    axes.set_xlim(left=-0.5)
+    if all((result.final(label, "scalars") > 0).all() for label in result.labels):
+        axes.set_xscale("log")
+    else:
+        axes.set_xscale("symlog", linthresh=1)
+        axes.set_xlim(left=-0.5)
+    axes.margins(x=0.1)
     _finish(axes, "scalars sent, both ways, all agents", f"final {REGRET_NAMES[kind]}", title(result))
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))  # points lie anywhere
     return figure

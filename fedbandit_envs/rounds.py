@@ -54,9 +54,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
         one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
         if policy.observes == "context" and not bandit.exact:
+            advice = "make the environment with observe='context'"
+            if bandit.resampled:  # then there is no context that could be shown
+                advice = "make the environment with context='fixed' and observe='context'"
             raise ValueError(
                 f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
-                "context, and this environment hides it; make the environment with observe='context'"
+                f"context, and this environment hides it; {advice}"
             )
         self.bandit, self.policy = bandit, policy
         self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))

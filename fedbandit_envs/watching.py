@@ -67,7 +67,11 @@ class Watch:
     def plan(self, name: str, plan: object, num_agents: int, num_arms: int) -> None:
         """Look at a plan."""
         if not isinstance(plan, Plan):
-            return  # the rounds say so
+            raise self.fault(
+                "breaks the protocol",
+                f"{name}: expected a Plan, got {type(plan).__name__}; return Plan(explore, arm, length), "
+                "Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)",
+            )
         shape = (num_agents, num_arms)
         if np.shape(plan.explore) != shape or np.shape(plan.arm) != shape[:1]:
             raise self.fault(
@@ -76,7 +80,7 @@ class Watch:
                 f"{np.shape(plan.explore)} and {np.shape(plan.arm)}; use len(view.agents), not num_agents",
             )
         most = int(np.sum(plan.explore, axis=1).max())
-        if most > plan.length:
+        if np.ndim(plan.length) == 0 and most > plan.length:  # what is no number the rounds refuse
             raise self.fault(
                 "pulls too many",
                 f"{name}: expected at most length = {plan.length} pulls, got {most}; raise length or explore less",

@@ -185,3 +185,11 @@ def test_a_ledger_survives_the_disk(tmp_path):
     again = Ledger.restored(storage.load(tmp_path / "ledger"))
     np.testing.assert_array_equal(again.per_agent, carrier.ledger.per_agent)
     assert again.per_round.tolist() == [[9, 2, 0, 2, 0, 16, 0]]
+
+
+def test_a_ledger_prints_its_totals():
+    carrier = channel(3)
+    carrier.up([numbers([0, 2])], step=0)
+    assert repr(carrier.ledger) == (
+        "Ledger(rounds=1, messages=2, scalars_up=2, scalars_down=0, bytes_up=16, bytes_down=0)"
+    )

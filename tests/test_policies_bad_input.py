@@ -62,6 +62,11 @@ def test_a_negative_threshold():
     assert_refused(lambda: fb.make_policy("DisLinUCB", threshold=-1.0), "threshold", "at least 0", "-1.0")
 
 
+def test_where_contexts_are_resampled_the_advice_is_to_fix_them():
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=2, max_cycles=10, context="resampled")
+    assert_refused(lambda: fb.play(env, fb.make_policy("Fed-PE"), seed=0), "FedPE", "hides it", "context='fixed'")
+
+
 @pytest.mark.parametrize("name", [name for name in EVERY if policy_class(name).observes == "context"])
 def test_a_policy_that_needs_the_context_on_an_environment_that_hides_it(name):
     env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=2, max_cycles=10)

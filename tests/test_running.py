@@ -124,6 +124,12 @@ def test_a_file_of_another_experiment_is_named_and_refused(tmp_path: Path) -> No
         fb.run(small(), tmp_path / "mine", "serial")
 
 
+def test_a_folder_of_another_experiment_is_refused_with_what_differs(tmp_path: Path) -> None:
+    fb.run(small(), tmp_path, "serial")
+    with pytest.raises(FolderError, match=r"another experiment \(with seed = 3; without seed = 9\); choose another"):
+        fb.run(small(seed=9), tmp_path, "serial")
+
+
 def test_a_trial_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
     fb.run(small(), tmp_path, "serial")
     (tmp_path / "trial_000001.npz").replace(tmp_path / "trial_000004.npz")

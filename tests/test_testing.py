@@ -302,6 +302,25 @@ class TestPlans:
         assert name == "pulls too many"
         assert "length = 1" in message
 
+    def test_what_is_not_a_plan_is_blamed_on_its_author(self):
+        class Bare(Agents):
+            def plan(self, down, remaining):
+                return super().plan(down, remaining).arm
+
+        name, message = fault(Bare)
+        assert name == "breaks the protocol"
+        assert "Bare.plan: expected a Plan, got ndarray" in message
+
+    def test_a_length_for_each_agent(self):
+        class Ragged(Agents):
+            def plan(self, down, remaining):
+                plan = super().plan(down, remaining)
+                return fb.Plan(plan.explore, plan.arm, np.full(len(plan.arm), plan.length))
+
+        name, message = fault(Ragged)
+        assert name == "breaks the protocol"
+        assert "plan.length: expected a whole number" in message
+
     def test_arms_that_do_not_exist(self):
         class Outside(Agents):
             def best(self):
