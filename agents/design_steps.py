@@ -44,6 +44,14 @@ def span(vectors: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
     return axes * kept[:, None, :], values * kept, kept.sum(1)
 
 
+@lru_cache(maxsize=32)
+def _identity(d: int) -> FloatArray:
+    """`np.eye`, which takes longer than what is done with it here; read-only."""
+    identity = np.eye(d)
+    identity.setflags(write=False)
+    return identity
+
+
 def invert(matrices: FloatArray) -> FloatArray:
     """Inverses (..., d, d), typed: numpy's stubs lose the precision."""
     return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
@@ -94,10 +102,10 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
         gram = raw @ raw.transpose(0, 2, 1)
         mean = gram.trace(axis1=1, axis2=2) / d  # of the eigenvalues
         nobody = mean == 0
-        base = np.eye(d) * nobody[:, None, None]
+        base = _identity(d) * nobody[:, None, None]
         if np.logical_and.reduce(np.linalg.det(gram + base) > _WELL_SPREAD * mean**d):
             scale = (~nobody / np.sqrt(mean + nobody))[:, None, None]
-            return Problem(raw * scale, mask.copy(), base), np.where(nobody, 0, d), np.eye(d) * scale
+            return Problem(raw * scale, mask.copy(), base), d * ~nobody, _identity(d) * scale
     axes, values, ranks = span(raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw)
     outside = values == 0
     basis = axes / np.sqrt(values + outside)[:, None, :]
