@@ -101,8 +101,9 @@ def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K or 1, d, d) has full rank."""
     # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
     # over the power of their sum is less than the ratio of least to largest, so mostly it tells at once.
-    if np.minimum.reduce(np.linalg.det(V) - 1e-12 * V.trace(axis1=1, axis2=2) ** V.shape[1]) > 0:
-        return None
+    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for that tells nothing
+        if np.minimum.reduce(np.linalg.det(V) - 1e-12 * V.trace(axis1=1, axis2=2) ** V.shape[1]) > 0:
+            return None
     values, vectors = np.linalg.eigh(V)
     missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():
