@@ -165,7 +165,7 @@ class Message:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     agents: IntArray | None = None  # (n,)
     present: Mapping[str, BoolArray] = field(default_factory=_empty)
-    costs: list[tuple[int | IntArray, int]] = field(init=False, repr=False)
+    costs: tuple[tuple[int | IntArray, int], ...] = field(init=False, repr=False)
     """For each array the scalars of each agent of `agents`, one number where they are alike, and a scalar's bytes."""
 
     def __post_init__(self) -> None:
@@ -185,14 +185,16 @@ class Message:
             if present is not None and (sent := int(np.count_nonzero(present))) < present.size:
                 array = _wiped(array, present)
                 each = array.size // present.size
-                entries = sent * each if rows == 1 else each * np.add.reduce(present.reshape(rows, -1), axis=1)
+                entries = sent * each
+                if rows > 1:
+                    entries = _frozen(each * np.add.reduce(present.reshape(rows, -1), axis=1))
             else:
                 array = np.array(array)
             arrays[name] = _frozen(array)
             costs.append((entries, array.itemsize))
         object.__setattr__(self, "arrays", MappingProxyType(arrays))
         object.__setattr__(self, "present", MappingProxyType(masks))
-        object.__setattr__(self, "costs", costs)
+        object.__setattr__(self, "costs", tuple(costs))
 
     def _check(self, arrays: dict[str, NDArray[Any]], masks: dict[str, NDArray[Any]]) -> None:
         if not isinstance(self.kind, str):
@@ -213,7 +215,7 @@ class Message:
                 )
         for name, mask in masks.items():
             shape = arrays[name].shape if name in arrays else None
-            if shape is None or mask.dtype.kind != "b" or mask.shape != shape[: mask.ndim]:
+            if shape is None or mask.dtype.kind != "b" or not mask.ndim or mask.shape != shape[: mask.ndim]:
                 raise ProtocolError(
                     f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
                     f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"

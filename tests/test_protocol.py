@@ -108,6 +108,14 @@ class TestMessage:
         with pytest.raises(AttributeError):
             message.kind = "y"
 
+    def test_what_a_message_costs_cannot_be_written(self):
+        message = Message("x", {"a": np.ones(2), "b": np.ones(2)}, np.array([0, 1]), {"a": np.array([True, False])})
+        ((entries, _), _) = message.costs
+        with pytest.raises(ValueError, match="read-only"):
+            entries[0] = 0
+        with pytest.raises(TypeError):
+            message.costs[1] = (0, 0)
+
     def test_a_mask_wipes_what_is_not_present(self):
         hidden = np.array([[1.5, np.nan], [2.5, 3.5]])
         message = Message("x", {"a": hidden}, np.array([0, 1]), {"a": np.array([[True, False], [False, True]])})
@@ -182,6 +190,7 @@ class TestMessage:
             (lambda: Message("x", {"a": np.ones(2)}, None, {"b": np.ones(2, dtype=bool)}), "present['b']"),
             (lambda: Message("x", {"a": np.ones(2)}, None, {"a": np.ones(2)}), "got float64 of shape (2,)"),
             (lambda: Message("x", {"a": np.ones((2, 3))}, None, {"a": np.ones(3, dtype=bool)}), "for shape (2, 3)"),
+            (lambda: Message("x", {"a": np.ones(2)}, np.array([0, 1]), {"a": np.array(False)}), "bool of shape ()"),
         ],
     )
     def test_a_wrong_message_is_refused_by_name(self, make, part):
