@@ -133,8 +133,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 side.report(feedback if self._together else feedback.rows(rows))
                 for rows, side in zip(self._blocks, self._sides, strict=True)
             ]
+            known = len(self._lost)  # of earlier rounds: there need not be one in this turn
             up = self._channel.up(reports, self._taken, None if self._faults is None else self._arriving)
-            shortage = None if self._faults is None else self._shortage(self._faults)
+            shortage = None if self._faults is None else self._shortage(self._faults, self._lost[known:])
             answer = None if up is None or shortage is not None else self._server.answer(up)
             self._pending = self._channel.down(answer)
         if self._record:
@@ -164,15 +165,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._lost += faults
         return heard(num_agents, faults)
 
-    def _shortage(self, faults: Faults) -> QuorumLost | None:
-        """The error when the last round has lost too many reports."""
-        number = self._channel.ledger.rounds - 1
-        if not self._lost or self._lost[-1].round != number:
-            return None
-        lost = [fault for fault in self._lost if fault.round == number]
-        return quorum_shortage(
-            faults.quorum, self.constants.num_agents, lost, "lower the quorum, or go on without this round"
-        )
+    def _shortage(self, faults: Faults, lost: list[Fault]) -> QuorumLost | None:
+        """The error when a round has `lost` too many reports."""
+        remedy = "lower the quorum, or go on without this round"
+        return quorum_shortage(faults.quorum, self.constants.num_agents, lost, remedy) if lost else None
 
     def _planned(self, down: Message | None, remaining: int) -> Plan:
         """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""

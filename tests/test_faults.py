@@ -150,6 +150,21 @@ def test_below_the_quorum_a_run_stops_with_the_reasons_and_can_go_on() -> None:
     assert exact.steps[-1] == 500
 
 
+def test_a_lost_quorum_is_told_once_also_when_agents_then_play_for_long_without_a_word() -> None:
+    policy = fb.make_policy("Fed-CI")
+    rounds = CommunicationRounds(environment(policy), policy, faults=Faults(schedule={0: [0, 1]}, quorum=1.0))
+    rounds.reset(seed=5)
+    told, turns = [], 0
+    while not rounds.done:
+        try:
+            rounds.advance()
+        except QuorumLost as error:
+            told.append(str(error).split(":")[0])
+        turns += 1
+    assert told == ["round 0", "round 1"]
+    assert turns > 2 * rounds.history().ledger.rounds
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
