@@ -146,7 +146,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             raise ValueError(
                 f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
             )
-        feedback = episode.pull(plan)
+        feedback = episode.pull(plan.as_int64())
         if self._tally is not None:
             self._tally.add_plan(plan, feedback)
         if episode.steps >= self.max_cycles:

@@ -7,7 +7,6 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -48,10 +47,25 @@ class Plan:
         """No pull: a round that only exchanges messages."""
         return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)
 
-    @cached_property
+    @classmethod
+    def joint(cls, explore: IntArray, arm: IntArray, length: int) -> "Plan":
+        """A plan put together from checked ones, in arrays that nobody else has: it is not checked again."""
+        plan = cls(explore, arm, length)
+        plan.__dict__["_checked"] = True  # of this object alone: no field, so that a changed copy is checked
+        return plan
+
+    _checked: ClassVar[bool] = False
+
+    @property
     def exploration(self) -> IntArray:
         """(n,) pulls before `arm`."""
         return np.add.reduce(self.explore, axis=1)
+
+    def as_int64(self) -> "Plan":
+        """The plan in numbers of 64 bits, in which pulls can be added up; itself if it has them already."""
+        if self.explore.dtype == self.arm.dtype == np.int64:
+            return self
+        return Plan(self.explore.astype(np.int64), self.arm.astype(np.int64), self.length)
 
     def cut(self, remaining: int) -> "Plan":
         """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
@@ -66,6 +80,8 @@ class Plan:
 
     def check(self, num_agents: int, num_arms: int) -> None:
         """Raise a ProtocolError that names what is wrong, if anything is."""
+        if self._checked:
+            return
         expected = (num_agents, num_arms)
         for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
             if not isinstance(array, np.ndarray) or array.shape != shape:
@@ -81,9 +97,8 @@ class Plan:
             )
         if np.count_nonzero(self.explore):
             self._check_exploration()
-        if (
-            self.length and np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms
-        ):  # what is below 0 becomes huge
+        # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
+        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
@@ -99,13 +114,6 @@ class Plan:
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
             )
-
-
-class JointPlan(Plan):
-    """A plan put together from checked ones, in arrays that nobody else has: it is not checked again."""
-
-    def check(self, num_agents: int, num_arms: int) -> None:
-        """Nothing to find."""
 
 
 @dataclass(frozen=True, eq=False)

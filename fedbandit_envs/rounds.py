@@ -13,7 +13,7 @@ from fedbandit_envs.env import HiddenContextBandit, Observation
 from fedbandit_envs.faults import Fault, Faults, QuorumLost, faults_from_tree, faults_tree, heard, quorum_shortage
 from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
-from fedbandit_envs.protocol import AgentSide, Feedback, JointPlan, Message, Plan, Policy, ProtocolError, State
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
 from fedbandit_envs.stepping import pulls_throughout, stepped
 from fedbandit_envs.validation import BoolArray, IntArray, one_of
 
@@ -191,7 +191,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             place = slice(None) if self._together else rows
             explore[place], arm[place] = plan.explore, plan.arm
             length = max(length, int(plan.length))
-        return JointPlan(explore, arm, length)
+        return Plan.joint(explore, arm, length)
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:

@@ -108,6 +108,19 @@ def test_noise_does_not_depend_on_what_is_pulled_and_instance_not_on_the_noise()
     assert np.array_equal(louder.instance.contexts, env.instance.contexts)
 
 
+@pytest.mark.parametrize("length", [1, 300])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64])
+def test_a_plan_in_any_type_of_whole_numbers_is_pulled_alike(kind, length):
+    explore, arm, found = np.array([[0, 1, 0], [0, 0, 0]]), np.array([2, 1]), []
+    for dtype in (np.int64, kind):
+        env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=3, max_cycles=300)
+        env.reset(seed=0)
+        found.append(env.pull(fb.Plan(explore.astype(dtype), arm.astype(dtype), length)))
+    plain, other = found
+    np.testing.assert_array_equal(other.sums(), plain.sums())
+    np.testing.assert_array_equal(other.pulls(), [[0, 1, length - 1], [0, length, 0]])
+
+
 def test_all_agents_are_truncated_together_at_the_horizon():
     env = fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=3)
     env.reset(seed=0)

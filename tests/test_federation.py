@@ -14,6 +14,8 @@ from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.wire import Packet, pack
+from fedbandit_envs.knowledge import View
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy
 
 EACH_ITS_OWN = [[agent] for agent in range(6)]
 SEVERAL = [[4, 5], [2, 0, 1], [3]]
@@ -53,6 +55,32 @@ def test_a_client_holds_its_own_rows_alone() -> None:
     assert len(episode.instance.contexts) == 2
     state = Client(of.make_policy(), of.constants, source).snapshot()
     assert state["checkpoints"]["now"].shape == (2, 4)
+
+
+class Unsigned(Policy):
+    """First waits, then plays arm 1, in unsigned numbers."""
+
+    def agents(self, view: View) -> AgentSide:
+        class Agents(AgentSide):
+            length = 0
+
+            def plan(self, down: Message | None, remaining: int) -> Plan:
+                n, num_arms = view.psi.shape[:2]
+                plan = Plan(np.zeros((n, num_arms), dtype=np.uint64), np.ones(n, dtype=np.uint64), self.length)
+                self.length = 1
+                return plan
+
+            def report(self, feedback: Feedback) -> None:
+                return None
+
+        return Agents()
+
+
+def test_a_client_plays_plans_in_unsigned_numbers_too() -> None:
+    of = settings("Uniform")
+    client = Client(Unsigned(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()))
+    client.answer(pack({"verb": "play", "turn": 0}, [None]))
+    np.testing.assert_array_equal(client.snapshot()["checkpoints"]["now"], [[0, 300, 0, 0]] * 2)
 
 
 def test_a_client_of_other_constants_is_refused() -> None:

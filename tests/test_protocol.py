@@ -1,5 +1,7 @@
 """The values that cross between policies and the world: what they hold, and what they refuse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,10 +61,23 @@ class TestPlan:
             (plan([[-1, 0], [0, 1]], [0, 0], 1), "plan.explore: expected counts of at least 0, got -1"),
             (plan([[1, 0], [0, 1]], [0, 2], 1), "plan.arm: expected arms from 0 to 1, got 0 to 2"),
             (plan([[1, 0], [1, 1]], [0, 0], 1), "plan.explore: expected at most length = 1 pulls, got 2"),
+            (plan([[0, 0], [0, 0]], [0, -1], 0), "plan.arm: expected arms from 0 to 1, got -1 to 0"),
         ],
     )
     def test_a_wrong_plan_is_refused_by_name(self, wrong, part):
         assert_refused(lambda: wrong.check(2, 2), part)
+
+    def test_a_plan_is_checked_as_it_is_now(self):
+        reused = plan([[1, 0]], [0], 1)
+        reused.check(1, 2)
+        reused.explore[0, 1] = 1
+        assert_refused(lambda: reused.check(1, 2), "plan.explore: expected at most length = 1 pulls, got 2")
+
+    def test_a_changed_copy_of_a_joint_plan_is_checked(self):
+        joint = Plan.joint(np.zeros((1, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), 1)
+        joint.check(1, 2)
+        changed = replace(joint, arm=np.array([2]))
+        assert_refused(lambda: changed.check(1, 2), "plan.arm: expected arms from 0 to 1, got 2 to 2")
 
 
 def test_feedback_adds_exploitation_to_the_arm_that_was_played():

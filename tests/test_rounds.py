@@ -1,6 +1,6 @@
 """The loop through which every policy meets an environment: turns, blocks, the horizon, stopping and resuming."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -283,6 +283,32 @@ class TestRefusals:
         with pytest.raises(fb.ProtocolError) as caught:
             fb.play(make(), Told(plan))
         assert part in str(caught.value)
+
+    def test_an_arm_that_is_only_played_because_others_plan_longer(self):
+        def plan(side, down, remaining):
+            waits = 0 in side.view.agents
+            return fb.Plan(np.zeros((1, 2), int), np.array([-1 if waits else 0]), 0 if waits else 3)
+
+        with pytest.raises(fb.ProtocolError, match=r"plan\.arm: expected arms from 0 to 1, got -1"):
+            fb.play(make(), Told(plan), blocks=[[0], [1], [2]])
+
+    def test_a_plan_that_its_agents_change_while_they_keep_it(self):
+        kept = fb.Plan(np.ones((3, 2), int), np.zeros(3, int), 4)
+
+        def plan(side, down, remaining):
+            kept.explore[:] += side.turn
+            return kept
+
+        with pytest.raises(fb.ProtocolError, match=r"at most length = 4 pulls, got 8"):
+            fb.play(make(), Told(plan))
+
+    def test_a_plan_that_a_wrapper_has_spoilt(self):
+        class Shifting(BaseParallelWrapper):
+            def pull(self, plan):
+                return self.env.pull(replace(plan, arm=plan.arm - 1))
+
+        with pytest.raises(fb.ProtocolError, match=r"plan\.arm: expected arms from 0 to 1, got -1"):
+            fb.play(Shifting(make()), Told(play_first))
 
     def test_reports_and_answers_that_are_no_messages(self):
         with pytest.raises(fb.ProtocolError, match=r"agents\.report: expected a Message or None, got dict"):
