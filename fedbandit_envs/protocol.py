@@ -30,6 +30,7 @@ class Plan:
     explore: IntArray  # (n, K) pulls
     arm: IntArray  # (n,) played once exploration is done
     length: int  # steps, the same for all
+    _checked: ClassVar[bool] = False  # see `joint`
 
     @classmethod
     def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
@@ -53,8 +54,6 @@ class Plan:
         plan = cls(explore, arm, length)
         plan.__dict__["_checked"] = True  # of this object alone: no field, so that a changed copy is checked
         return plan
-
-    _checked: ClassVar[bool] = False
 
     @property
     def exploration(self) -> IntArray:
@@ -109,7 +108,7 @@ class Plan:
             raise ProtocolError(
                 f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
             )
-        most = int(np.maximum.reduce(self.exploration))
+        most = max(int(self.explore.max()), int(np.maximum.reduce(self.exploration)))  # a sum can overflow
         if most > self.length:
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"

@@ -61,6 +61,7 @@ class TestPlan:
             (plan([[-1, 0], [0, 1]], [0, 0], 1), "plan.explore: expected counts of at least 0, got -1"),
             (plan([[1, 0], [0, 1]], [0, 2], 1), "plan.arm: expected arms from 0 to 1, got 0 to 2"),
             (plan([[1, 0], [1, 1]], [0, 0], 1), "plan.explore: expected at most length = 1 pulls, got 2"),
+            (plan([[2**63 - 1, 2**63 - 1], [0, 0]], [0, 0], 1), "plan.explore: expected at most length = 1 pulls"),
             (plan([[0, 0], [0, 0]], [0, -1], 0), "plan.arm: expected arms from 0 to 1, got -1 to 0"),
         ],
     )
