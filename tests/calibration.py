@@ -53,7 +53,8 @@ class FromThePrior:
 
 
 LEVELS = (0.5, 0.9, 0.99)
-# Where the posterior is Bayes' rule but for what is estimated beside theta (the scales of noise and scatter).
+# Where the posterior is Bayes' rule but for what is estimated beside theta (the scales of noise and scatter) and, with
+# tables, for the bias <theta_a, phi - psi>: while theta is uncertain it is a product of two Gaussians, taken as one.
 EXACT = {
     "known contexts": (FromThePrior("table"), "context"),
     "tables": (FromThePrior("table"), "distribution"),
