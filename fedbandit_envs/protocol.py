@@ -177,7 +177,13 @@ class Message:
 
     def __post_init__(self) -> None:
         if self.agents is not None:
-            object.__setattr__(self, "agents", _frozen(np.array(self.agents, dtype=np.int64)))
+            agents = np.asarray(self.agents)
+            if agents.dtype.kind not in "iu" and agents.size:
+                raise ProtocolError(
+                    f"message {self.kind!r}: expected the numbers of its agents, got {agents.dtype}; a mask becomes "
+                    "numbers by view.agents[mask]"
+                )
+            object.__setattr__(self, "agents", _frozen(np.array(agents, dtype=np.int64)))
         arrays, masks = dict(self.arrays), dict(self.present)
         for name, mask in masks.items():
             masks[name] = _frozen(np.array(mask))

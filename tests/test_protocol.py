@@ -251,3 +251,9 @@ def test_a_policy_without_a_server_refuses_reports():
     server = Mute().server(None)
     assert isinstance(server, ServerSide)
     assert_refused(lambda: server.answer(Message("hello", agents=np.array([0]))), "'hello'", "Policy.server()")
+
+
+@pytest.mark.parametrize("agents", [np.array([True, False, True]), np.array([0.0, 1.5])], ids=["mask", "fractions"])
+def test_agents_of_a_message_are_whole_numbers(agents):
+    with pytest.raises(ProtocolError, match=r"expected the numbers of its agents, got (bool|float64).*view.agents"):
+        Message("x", {}, agents)
