@@ -24,7 +24,8 @@ ORDER = """
 validation
 seeding features storage movielens movielens_ratings
 contexts
-knowledge
+knowledge plans
+messages
 instance protocol
 rewards channel
 core history
@@ -42,7 +43,7 @@ plotting
 RANKS = {f"fedbandit_envs.{name}": rank for rank, line in enumerate(ORDER) for name in line.split()}
 
 # What `protocol` and policies may build on.
-VALUES = {"knowledge", "contexts", "features", "observations", "seeding", "validation"}
+VALUES = {"knowledge", "contexts", "features", "observations", "seeding", "validation", "plans", "messages"}
 
 
 class Import(NamedTuple):

@@ -1,0 +1,156 @@
+"""What crosses between agents and server: named arrays, immutable, that know what sending them costs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit_envs.plans import ProtocolError
+from fedbandit_envs.validation import BoolArray, IntArray
+
+State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
+
+
+def _empty() -> Mapping[str, BoolArray]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What crosses between agents and server; immutable.
+
+    With `agents`, the first axis of every array has one row for each of them; `agents=None` is a broadcast to all. A
+    mask in `present` (over leading axes of the array of that name) says which entries are really sent: the others are
+    free, and are wiped so that nothing crosses unseen. Scalars are counted from what is present.
+    """
+
+    kind: str
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    agents: IntArray | None = None  # (n,)
+    present: Mapping[str, BoolArray] = field(default_factory=_empty)
+    costs: tuple[tuple[int | IntArray, int], ...] = field(init=False, repr=False)
+    """For each array the scalars of each agent of `agents`, one number where they are alike, and a scalar's bytes."""
+
+    def __post_init__(self) -> None:
+        if self.agents is not None:
+            agents = np.asarray(self.agents)
+            if agents.dtype.kind not in "iu" and agents.size:
+                raise ProtocolError(
+                    f"message {self.kind!r}: expected the numbers of its agents, got {agents.dtype}; a mask becomes "
+                    "numbers by view.agents[mask]"
+                )
+            object.__setattr__(self, "agents", _frozen(np.array(agents, dtype=np.int64)))
+        arrays, masks = dict(self.arrays), dict(self.present)
+        for name, mask in masks.items():
+            masks[name] = _frozen(np.array(mask))
+        for name, array in arrays.items():
+            arrays[name] = np.asarray(array)
+        self._check(arrays, masks)
+        costs: list[tuple[int | IntArray, int]] = []
+        rows = 1 if self.agents is None else max(len(self.agents), 1)
+        for name, array in arrays.items():
+            present = masks.get(name)
+            entries: int | IntArray = array.size // rows
+            if present is not None and (sent := int(np.count_nonzero(present))) < present.size:
+                array = _wiped(array, present)
+                each = array.size // present.size
+                entries = sent * each
+                if rows > 1:
+                    entries = _frozen(each * np.add.reduce(present.reshape(rows, -1), axis=1))
+            else:
+                array = np.array(array)
+            arrays[name] = _frozen(array)
+            costs.append((entries, array.itemsize))
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        object.__setattr__(self, "present", MappingProxyType(masks))
+        object.__setattr__(self, "costs", tuple(costs))
+
+    def _check(self, arrays: dict[str, NDArray[Any]], masks: dict[str, NDArray[Any]]) -> None:
+        if not isinstance(self.kind, str):
+            raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
+        if self.agents is not None and self.agents.ndim != 1:
+            raise ProtocolError(
+                f"message {self.kind!r}: expected agents of shape (n,), got {self.agents.shape}; pass their numbers"
+            )
+        for name, array in arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise ProtocolError(
+                    f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
+                )
+            if self.agents is not None and array.shape[:1] != self.agents.shape:
+                raise ProtocolError(
+                    f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
+                    f"shape {array.shape}; put the agents first"
+                )
+        for name, mask in masks.items():
+            shape = arrays[name].shape if name in arrays else None
+            if shape is None or mask.dtype.kind != "b" or not mask.ndim or mask.shape != shape[: mask.ndim]:
+                raise ProtocolError(
+                    f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
+                    f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
+                )
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[name]
+
+    def rows(self, index: IntArray | BoolArray) -> "Message":
+        """The part that belongs to some of its agents, given by position."""
+        if self.agents is None:
+            return self
+        arrays = {name: array[index] for name, array in self.arrays.items()}
+        return Message(
+            self.kind, arrays, self.agents[index], {name: mask[index] for name, mask in self.present.items()}
+        )
+
+    def for_agents(self, agents: IntArray) -> "Message | None":
+        """The part for these agents, in their order; all of a broadcast. The rows must be sorted by agent."""
+        if self.agents is None:
+            return self
+        if not len(self.agents):
+            return None
+        if np.array_equal(self.agents, agents):
+            return self
+        position = np.searchsorted(self.agents, agents).clip(max=len(self.agents) - 1)
+        mine = position[self.agents[position] == agents]
+        return self.rows(mine) if len(mine) else None
+
+    def tree(self) -> State:
+        """The message as plain arrays, for storage."""
+        return {
+            "kind": self.kind,
+            "arrays": dict(self.arrays),
+            "agents": self.agents,
+            "present": dict(self.present),
+        }
+
+    @classmethod
+    def from_tree(cls, tree: State) -> "Message":
+        """The message of a `tree`."""
+        return cls(tree["kind"], tree.get("arrays", {}), tree["agents"], tree.get("present", {}))
+
+    def scalars(self) -> IntArray:
+        """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
+        return self._summed([entries for entries, _ in self.costs])
+
+    def bytes(self) -> IntArray:
+        """Scalars times the size of each, in the same form."""
+        return self._summed([entries * size for entries, size in self.costs])
+
+    def _summed(self, costs: list[int | IntArray]) -> IntArray:
+        total: IntArray = np.zeros(1 if self.agents is None else len(self.agents), dtype=np.int64)
+        for cost in costs:
+            total += cost
+        return total
+
+
+def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:
+    """A copy with zeros where the mask over its leading axes says so."""
+    return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, array.dtype.type(0))
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

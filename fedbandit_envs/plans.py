@@ -1,0 +1,145 @@
+"""What agents do between two messages, and what comes of it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbandit_envs.validation import FloatArray, IntArray
+
+
+class ProtocolError(ValueError):
+    """A policy broke the contract."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed."""
+
+    explore: IntArray  # (n, K) pulls
+    arm: IntArray  # (n,) played once exploration is done
+    length: int  # steps, the same for all
+    _checked: ClassVar[bool] = False  # see `joint`
+
+    @classmethod
+    def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
+        """Every agent plays its `arm` for `length` steps."""
+        return cls(np.zeros((len(arm), num_arms), dtype=np.int64), arm, length)
+
+    @classmethod
+    def explore_each(cls, pulls: int, num_agents: int, num_arms: int) -> "Plan":
+        """Every agent pulls each arm `pulls` times."""
+        explore = np.full((num_agents, num_arms), pulls, dtype=np.int64)
+        return cls(explore, np.zeros(num_agents, dtype=np.int64), pulls * num_arms)
+
+    @classmethod
+    def wait(cls, num_agents: int, num_arms: int) -> "Plan":
+        """No pull: a round that only exchanges messages."""
+        return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)
+
+    @classmethod
+    def joint(cls, explore: IntArray, arm: IntArray, length: int) -> "Plan":
+        """A plan put together from checked ones, in arrays that nobody else has: it is not checked again."""
+        plan = cls(explore, arm, length)
+        plan.__dict__["_checked"] = True  # of this object alone: no field, so that a changed copy is checked
+        return plan
+
+    @property
+    def exploration(self) -> IntArray:
+        """(n,) pulls before `arm`."""
+        return np.add.reduce(self.explore, axis=1)
+
+    def as_int64(self) -> "Plan":
+        """The plan in numbers of 64 bits, in which pulls can be added up; itself if it has them already."""
+        if self.explore.dtype == self.arm.dtype == np.int64:
+            return self
+        return Plan(self.explore.astype(np.int64), self.arm.astype(np.int64), self.length)
+
+    def cut(self, remaining: int) -> "Plan":
+        """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
+        if self.length <= remaining:
+            return self
+        ends = self.explore.cumsum(axis=1).clip(max=remaining)
+        return Plan(np.diff(ends, axis=1, prepend=0), self.arm, remaining)
+
+    def rows(self, index: IntArray) -> "Plan":
+        """The plan of these agents."""
+        return Plan(self.explore[index], self.arm[index], self.length)
+
+    def check(self, num_agents: int, num_arms: int) -> None:
+        """Raise a ProtocolError that names what is wrong, if anything is."""
+        if self._checked:
+            return
+        expected = (num_agents, num_arms)
+        for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
+            if not isinstance(array, np.ndarray) or array.shape != shape:
+                raise ProtocolError(
+                    f"plan.{name}: expected an array of shape {shape}, got {type(array).__name__} of shape "
+                    f"{np.shape(array)}; one row for each agent of the block"
+                )
+            if array.dtype.kind not in "iu":
+                raise ProtocolError(f"plan.{name}: expected whole numbers, got {array.dtype}; use .astype(np.int64)")
+        if isinstance(self.length, bool) or not isinstance(self.length, (int, np.integer)) or self.length < 0:
+            raise ProtocolError(
+                f"plan.length: expected a whole number of at least 0, got {self.length!r}; 0 is a round without pulls"
+            )
+        if np.count_nonzero(self.explore):
+            self._check_exploration()
+        # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
+        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
+            raise ProtocolError(
+                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
+                "count from 0"
+            )
+
+    def _check_exploration(self) -> None:
+        if self.explore.min() < 0:
+            raise ProtocolError(
+                f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
+            )
+        most = max(int(self.explore.max()), int(np.maximum.reduce(self.exploration)))  # a sum can overflow
+        if most > self.length:
+            raise ProtocolError(
+                f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Feedback:
+    """What was really pulled, and the sums of the rewards; exploration and exploitation apart."""
+
+    explored: IntArray  # (n, K) pulls
+    explored_sums: FloatArray  # (n, K) of their rewards
+    arm: IntArray  # (n,)
+    played: IntArray  # (n,) pulls of `arm` after exploration
+    played_sums: FloatArray  # (n,) of their rewards
+
+    @classmethod
+    def of_no_pulls(cls, plan: Plan) -> "Feedback":
+        """What a plan without steps brings."""
+        none = np.zeros(len(plan.arm), dtype=np.int64)
+        return cls(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+
+    def rows(self, index: IntArray) -> "Feedback":
+        """The feedback of these agents."""
+        return Feedback(
+            self.explored[index],
+            self.explored_sums[index],
+            self.arm[index],
+            self.played[index],
+            self.played_sums[index],
+        )
+
+    def pulls(self) -> IntArray:
+        """(n, K) all pulls, of both kinds."""
+        return self._with_played(self.explored, self.played)
+
+    def sums(self) -> FloatArray:
+        """(n, K) sums of all rewards, of both kinds."""
+        return self._with_played(self.explored_sums, self.played_sums)
+
+    def _with_played(self, explored: NDArray[Any], played: NDArray[Any]) -> NDArray[Any]:
+        total = explored.copy()
+        total[np.arange(len(total)), self.arm] += played
+        return total
