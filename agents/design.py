@@ -106,7 +106,7 @@ def _prepare(
     problem, ranks, _ = whiten(directions, active, shared)
     free, arms, agents = settle(problem)
     solver = InteriorPoint(free) if unknowns(free) <= _LARGEST_SYSTEM else free
-    return solver, free.active, arms, agents, int(ranks.sum())
+    return solver, free.active, arms, agents, int(np.add.reduce(ranks))
 
 
 def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
@@ -250,16 +250,16 @@ def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatAr
             f"active must be booleans of shape {directions.shape[:2]}, as directions, received {active.dtype} of shape "
             f"{active.shape}; pass one flag for each agent and arm"
         )
-    if not active.any(1).all():
+    if np.count_nonzero(np.logical_or.reduce(active, axis=1)) < len(active):
         raise ValueError(
             f"every agent needs an active arm, agent {int(np.flatnonzero(~active.any(1))[0])} has none; "
             "leave agents without arms out of the design"
         )
-    if not np.isfinite(directions).all():
+    if not np.logical_and.reduce(np.isfinite(directions), axis=None):
         raise ValueError("directions must be finite, received NaN or infinity; check the reports they come from")
     if not gap > 0:
         raise ValueError(f"gap must be positive, received {gap}; 0.1 is usual, 1e-7 about the least that can be proved")
-    if start is not None and (start.shape != active.shape or not (start >= 0).all()):
+    if start is not None and (start.shape != active.shape or not np.minimum.reduce(start, axis=None) >= 0):
         raise ValueError(
             f"start must be weights >= 0 of shape {active.shape}, received shape {start.shape} with least value "
             f"{start.min() if start.size else 'none'}; pass the pi of an earlier design over the same agents and arms"

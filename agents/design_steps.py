@@ -22,6 +22,7 @@ _CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely coun
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
 _NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
+_FEW_PAIRS = 2048  # of arms and agents, up to which leaving some out costs more than it saves
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
 
@@ -116,12 +117,15 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
 def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
     """What is left to choose: the same problem on agents with two active arms or more and on the arms they have.
 
-    Returns it with those arms and agents. Agents with one active arm give it all their weight, through `base`.
+    Returns it with those arms and agents. Agents with one active arm give it all their weight, through `base`; where
+    that would save little they stay, and no step moves them. No agents: there is nothing to choose.
     """
     free = np.add.reduce(problem.active) > 1
     agents = free.nonzero()[0]
-    if len(agents) == len(free):
+    if not len(agents) or len(agents) == len(free):
         return problem, np.arange(len(problem.x)), agents
+    if problem.active.size <= _FEW_PAIRS:
+        return problem, np.arange(len(problem.x)), np.arange(len(free))
     base = problem.information(np.where(free, 0.0, problem.active))
     active = problem.active[:, agents]
     arms = np.logical_or.reduce(active, axis=1).nonzero()[0]
@@ -133,7 +137,8 @@ def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
 
 def gap_of(pi: FloatArray, g: FloatArray) -> float:
     """G - D over these agents."""
-    return float(np.add.reduce(np.maximum.reduce(g)) - np.vdot(pi, g))  # methods of arrays would cost twice as much
+    # Reductions by name, because methods of arrays would cost twice as much.
+    return float(np.add.reduce(np.maximum.reduce(g)) - pi.ravel().dot(g.ravel()))
 
 
 def log_det(information: FloatArray) -> float:
@@ -217,9 +222,8 @@ class InteriorPoint:
     def __init__(self, problem: Problem) -> None:
         rows, columns, self.upper, self.times, self.entry = _triangle(problem.x.shape[1])[:5]
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(problem)
-        self.products = np.empty((len(problem.x), len(rows), problem.x.shape[2]))  # (K, s, M)
-        for n, (i, j) in enumerate(zip(rows, columns, strict=True)):
-            np.multiply(problem.x[:, i], problem.x[:, j], out=self.products[:, n])
+        self.products = problem.x.take(rows, axis=1)  # (K, s, M)
+        self.products *= problem.x.take(columns, axis=1)
         self.on = problem.active.astype(np.float64)
         self.off = 1.0 - self.on
         self.pairs = np.count_nonzero(problem.active)

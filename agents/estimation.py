@@ -7,6 +7,7 @@ import numpy as np
 from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
 from fedbandit_envs.validation import BoolArray, FloatArray
 
+_TINY = np.finfo(np.float64).tiny
 NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction
 
 
@@ -100,10 +101,10 @@ def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
 def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K or 1, d, d) has full rank."""
     # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
-    # over the power of their sum is less than the ratio of least to largest, so mostly it tells at once.
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large for that tells nothing
-        if np.minimum.reduce(np.linalg.det(V) - 1e-12 * V.trace(axis1=1, axis2=2) ** V.shape[1]) > 0:
-            return None
+    # where they add up to 1 is less than the ratio of least to largest, so mostly it tells at once.
+    traces = np.maximum(V.trace(axis1=1, axis2=2), _TINY)
+    if np.minimum.reduce(np.linalg.det(V / traces[:, None, None])) > 1e-12:
+        return None
     values, vectors = np.linalg.eigh(V)
     missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():

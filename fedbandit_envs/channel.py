@@ -50,26 +50,20 @@ class Ledger:
 
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast."""
-        agents = message.agents
-        if agents is not None and len(agents) == self._apart.shape[1]:
-            agents = None
+        agents, alike, apart, totals = message.agents, self._alike, self._apart, self._rounds[-1]
+        everyone = agents is None or len(agents) == apart.shape[1]
+        charged = apart.shape[1] if agents is None else len(agents)
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        charged = self._apart.shape[1] if agents is None else len(agents)
-        self._add(column, agents, 1, charged)
+        costs = [(column, 1, charged)]
         for entries, size in message.costs:
             total = entries * charged if isinstance(entries, int) else int(np.add.reduce(entries))
-            self._add(column + 2, agents, entries, total)
-            self._add(column + 4, agents, entries * size, total * size)
-
-    def _add(self, column: int, agents: IntArray | None, cost: int | IntArray, total: int) -> None:
-        """`cost` for each of these agents, None: of all; `total` together."""
-        self._rounds[-1][1 + column] += total
-        if agents is not None:
-            self._apart[column, agents] += cost
-        elif isinstance(cost, int):
-            self._alike[column] += cost
-        else:
-            self._apart[column] += cost
+            costs += [(column + 2, entries, total), (column + 4, entries * size, total * size)]
+        for place, cost, total in costs:
+            totals[1 + place] += total
+            if everyone and isinstance(cost, int):
+                alike[place] += cost
+            else:
+                apart[place, slice(None) if everyone else agents] += cost
 
     def _total(self, name: str) -> int:
         column = _COLUMN[name]

@@ -45,7 +45,8 @@ class Message:
             object.__setattr__(self, "agents", _frozen(np.array(agents, dtype=np.int64)))
         arrays, masks = dict(self.arrays), dict(self.present)
         for name, mask in masks.items():
-            masks[name] = _frozen(np.array(mask))
+            masks[name] = mask = np.array(mask)
+            mask.setflags(write=False)
         for name, array in arrays.items():
             arrays[name] = np.asarray(array)
         self._check(arrays, masks)
@@ -62,7 +63,8 @@ class Message:
                     entries = _frozen(each * np.add.reduce(present.reshape(rows, -1), axis=1))
             else:
                 array = np.array(array)
-            arrays[name] = _frozen(array)
+            array.setflags(write=False)
+            arrays[name] = array
             costs.append((entries, array.itemsize))
         object.__setattr__(self, "arrays", MappingProxyType(arrays))
         object.__setattr__(self, "present", MappingProxyType(masks))

@@ -104,7 +104,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     @property
     def done(self) -> bool:
         """Whether the horizon is reached."""
-        self._check_started()
+        if not self._started:
+            self._check_started()
         return self._taken >= self.constants.horizon
 
     def _check_started(self) -> None:
