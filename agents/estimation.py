@@ -80,15 +80,16 @@ def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
 
 def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
     """psi^T V_a psi, (n, K), for symmetric V (K or 1, d, d); dimension by dimension, as `inner_products`."""
-    columns = np.ascontiguousarray(psi.transpose(2, 0, 1))
-    total = np.zeros(psi.shape[:2])
+    columns, twice = np.ascontiguousarray(psi.transpose(2, 0, 1)), 2 * V
+    total: FloatArray | float = 0.0
     for axis, column in enumerate(columns):
         row = column * V[:, axis, axis]
         for other in range(axis + 1, len(columns)):
-            row += columns[other] * (2 * V[:, axis, other])
+            row += columns[other] * twice[:, axis, other]
         row *= column
-        total += row
-    return total
+        row += total
+        total = row
+    return np.asarray(total)
 
 
 def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:

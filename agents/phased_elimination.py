@@ -131,13 +131,16 @@ class PhasedAgents(AgentSide):
     def _eliminate(self, down: Message) -> None:
         """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
         r, u = self.estimates(down)
-        candidates = self.active & self._known(down)
+        known = self._known(down)
+        candidates = self.active & known
         best = np.where(candidates, r, -np.inf).argmax(axis=1)
-        # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
-        self.best = np.where(np.logical_or.reduce(candidates, axis=1), best, self.best)
-        rows = np.arange(len(r))
-        threshold = r[rows, self.best] - u[rows, self.best]
-        self.active = self.active & (~candidates | (r + u >= threshold[:, None]))
+        if np.count_nonzero(known) < known.size:
+            # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
+            best = np.where(candidates.any(axis=1), best, self.best)
+        places = best + np.arange(0, r.size, r.shape[1])
+        threshold = r.take(places) - u.take(places)
+        self.active = self.active & ((r + u >= threshold[:, None]) | ~known)
+        self.best = best
 
     def _known(self, down: Message) -> BoolArray:
         """(K,) arms that the server's estimates speak of; (1,): of all alike."""
@@ -240,16 +243,19 @@ class PhasedServer(ServerSide):
         """Learn new directions; returns which estimates can be used, because theirs are known."""
         new = present & ~self.known[rows]
         if new.any():
-            self.learn_directions(np.arange(len(self.known))[rows], new, up)
+            self.learn_directions(rows, new, up)
             self.acquainted = bool(self.known.all())
             self.designed = None
         return present & self.known[rows]
 
-    def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
+    def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the directions of estimates that came for the first time."""
-        rows, arms = np.nonzero(new)
-        self.directions[agents[rows], arms] = unit_vectors(up["theta"][rows, arms])
-        self.known[agents[rows], arms] = True
+        self.keep_directions(rows, new, unit_vectors(up["theta"]))
+
+    def keep_directions(self, rows: "IntArray | slice", new: BoolArray, directions: FloatArray) -> None:
+        """Know these directions (n, K, d) from now on where they are `new` (n, K)."""
+        self.directions[rows] = np.where(new[..., None], directions, self.directions[rows])
+        self.known[rows] |= new
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray

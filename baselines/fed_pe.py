@@ -88,13 +88,10 @@ class CollaborativeServer(PhasedServer):
     Features are sent once: the estimates of an agent whose first report was lost can't be used.
     """
 
-    def learn_directions(self, agents: IntArray, new: BoolArray, up: Message) -> None:
+    def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """psi itself."""
-        if "psi" not in up.arrays:
-            return
-        rows, arms = np.nonzero(new)
-        self.directions[agents[rows], arms] = up["psi"][rows, arms]
-        self.known[agents[rows], arms] = True
+        if "psi" in up.arrays:
+            self.keep_directions(rows, new, up["psi"])
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray

@@ -94,11 +94,12 @@ class Plan:
             )
 
     def _check_exploration(self) -> None:
-        if self.explore.min() < 0:
+        if np.minimum.reduce(self.explore, axis=None) < 0:
             raise ProtocolError(
                 f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
             )
-        most = max(int(self.explore.max()), int(np.maximum.reduce(self.exploration)))  # a sum can overflow
+        largest = np.maximum.reduce(self.explore, axis=None)
+        most = max(int(largest), int(np.maximum.reduce(self.exploration)))  # a sum can overflow
         if most > self.length:
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
