@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit_agents.design import RANK_TOLERANCE, allocate, g_optimal, inverse_on_span, uniform
-from fedbandit_agents.design_steps import block_sweep, gap_of, log_det, multiplicative_step, whiten
+from fedbandit_agents.design_steps import block_sweep, by_cofactors, gap_of, log_det, multiplicative_step, whiten
 
 
 def unit(vectors):
@@ -386,3 +386,21 @@ def test_an_arm_of_which_nothing_was_heard_has_no_inverse_beside_very_unequal_we
     inverse = inverse_on_span(e, weights)
     np.testing.assert_array_equal(inverse[1], np.zeros((2, 2)))
     np.testing.assert_allclose(inverse[0][1, 1], 1 / 2e-3, rtol=1e-6)
+
+
+def test_inverses_by_cofactors_are_inverses_where_they_are_given():
+    rng = np.random.default_rng(0)
+    rows, columns = np.triu_indices(3)
+    given = 0
+    for _ in range(300):
+        axes = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+        matrix = axes * 10 ** rng.uniform([-6, -6, -1], [0, 0, 0.4]) @ axes.T
+        inverse = by_cofactors(matrix[rows, columns][None])
+        if np.linalg.det(matrix) < 0.99e-6:
+            assert inverse is None
+        elif inverse is not None:
+            given += 1
+            exact = np.linalg.inv(matrix)[rows, columns]
+            np.testing.assert_allclose(inverse[0], exact, rtol=0, atol=1e-8 * abs(exact).max())
+    assert given > 50
+    assert by_cofactors(np.full((2, 6), np.nan)) is None
