@@ -254,7 +254,7 @@ class InteriorPoint:
         groups, d = information.shape[:2]
         inverse = by_cofactors(information.reshape(groups, -1).take(self.upper, axis=1)) if d == 3 else None
         if inverse is None:
-            inverse = np.linalg.inv(information).reshape(groups, -1).take(self.upper, axis=1)
+            inverse = invert(information).reshape(groups, -1).take(self.upper, axis=1)
         inverse *= self.times
         g: FloatArray = np.vecmat(inverse, self.products)
         return information, g

@@ -54,7 +54,7 @@ class Ledger:
         everyone = agents is None or len(agents) == apart.shape[1]
         charged = apart.shape[1] if agents is None else len(agents)
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        costs = [(column, 1, charged)]
+        costs: list[tuple[int, int | IntArray, int]] = [(column, 1, charged)]
         for entries, size in message.costs:
             total = entries * charged if isinstance(entries, int) else int(np.add.reduce(entries))
             costs += [(column + 2, entries, total), (column + 4, entries * size, total * size)]
