@@ -20,10 +20,10 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import runs, scaling, stepping
+from benchmarks import inference, runs, scaling, stepping
 from benchmarks.measure import Row, show
 
-SUBJECTS = ("step", "run", "design", "policies", "agents", "horizon", "sizes", "imports", "reproduce")
+SUBJECTS = ("step", "run", "design", "policies", "inference", "agents", "horizon", "sizes", "imports", "reproduce")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         "run": runs.run,
         "design": runs.design,
         "policies": stepping.policies,
+        "inference": inference.inference,
         "sizes": scaling.sizes,
         "imports": scaling.imports,
         "reproduce": runs.evaluation,

@@ -1,0 +1,52 @@
+"""Fed-CI beside Fed-PECD: time and memory of a run, and how both grow with the number of arms."""
+
+import tracemalloc
+
+import fedbandit_envs as fb
+from benchmarks.measure import Row, ratio
+
+HORIZON = 2**17
+
+
+def inference(quick: bool) -> list[Row]:
+    """On MovieLens, where K = 30, against a goal; on Synthetic for K = 10, 30, 90, and for more agents."""
+    movielens = fb.make("fedbandit/MovieLens-v0", num_agents=100, max_cycles=HORIZON, context_std=0.1, noise_std=0.1)
+    times, ours, theirs = _beside(movielens, 0.1, 3 if quick else 15)
+    rows = [
+        Row("Fed-CI over Fed-PECD, MovieLens (K = 30), M = 100", "at most 5", f"{times:.1f}", times <= 5),
+        Row("CPU of the two", "", f"{ours * 1e3:.0f}, {theirs * 1e3:.0f} ms", None),
+        Row("memory of the two", "", f"{_peak(movielens, 'Fed-CI'):.1f}, {_peak(movielens, 'Fed-PECD'):.1f} MiB", None),
+    ]
+    for name, values in (("num_arms", (10, 30) if quick else (10, 30, 90)), ("num_agents", (1000,))):
+        found = []
+        for value in values:
+            sizes = {"num_agents": 100, name: value}
+            env = fb.make("fedbandit/Synthetic-v0", max_cycles=HORIZON, context_std=0.1, **sizes)
+            found.append((*_beside(env, 1.0, 1 if quick else 5), _peak(env, "Fed-CI")))
+        listed = ", ".join(map(str, values))
+        rows += [
+            Row(f"Fed-CI over Fed-PECD, Synthetic, {name} = {listed}", "", _list(found, 0, 1, ".1f"), None),
+            Row("CPU of Fed-CI there", "", f"{_list(found, 1, 1e3, '.0f')} ms", None),
+            Row("memory of Fed-CI there", "", f"{_list(found, 3, 1, '.1f')} MiB", None),
+        ]
+    return rows
+
+
+def _beside(env: fb.HiddenContextBandit, sigma: float, repeats: int) -> tuple[float, float, float]:
+    """CPU of Fed-CI over that of Fed-PECD, told the noise scale, and both in seconds."""
+    ours, theirs = fb.make_policy("Fed-CI"), fb.make_policy("Fed-PECD", sigma=sigma)
+    tasks = {"ours": lambda call: fb.play(env, ours, seed=call), "theirs": lambda call: fb.play(env, theirs, seed=call)}
+    return ratio(tasks, calls=3, repeats=repeats)
+
+
+def _peak(env: fb.HiddenContextBandit, name: str) -> float:
+    """MiB that one run allocates at the most."""
+    tracemalloc.start()
+    fb.play(env, fb.make_policy(name), seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return float(peak / 2**20)
+
+
+def _list(found: list[tuple[float, ...]], place: int, unit: float, form: str) -> str:
+    return ", ".join(format(point[place] * unit, form) for point in found)
