@@ -243,6 +243,7 @@ class InteriorPoint:
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(problem)
         self.products = problem.x.take(rows, axis=1)  # (K, s, M)
         self.products *= problem.x.take(columns, axis=1)
+        self.based = bool(np.count_nonzero(problem.base))
         self.on = problem.active.astype(np.float64)
         self.off = 1.0 - self.on
         self.pairs = np.count_nonzero(problem.active)
@@ -250,7 +251,8 @@ class InteriorPoint:
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V (groups, d, d) and g (K, M)."""
         information: FloatArray = self._collect(pi).take(self.entry, axis=1)
-        information += self.base
+        if self.based:
+            information += self.base
         groups, d = information.shape[:2]
         inverse = by_cofactors(information.reshape(groups, -1).take(self.upper, axis=1)) if d == 3 else None
         if inverse is None:

@@ -209,8 +209,10 @@ class PhasedServer(ServerSide):
         members = self._acquaintances(agents, active)
         if self.policy.allocation == "uniform" or not self.known[agents][members].size:
             return allocate(uniform(active), active, budget, directions)
-        wanted = np.zeros(self.known.shape, dtype=bool)
-        wanted[agents] = active
+        wanted = active
+        if len(active) < len(self.known):
+            wanted = np.zeros(self.known.shape, dtype=bool)
+            wanted[agents] = active
         if self.designed is None or np.count_nonzero(self.designed != wanted):
             start = None if self.designed is None else self.pi[agents][members]
             pi = uniform(active)

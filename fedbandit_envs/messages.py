@@ -150,7 +150,9 @@ class Message:
 
 def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:
     """A copy with zeros where the mask over its leading axes says so."""
-    return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, array.dtype.type(0))
+    if array.ndim > mask.ndim:  # numpy is slow where the last axis is short and its mask is not there
+        mask = mask.reshape(-1).repeat(array.size // max(mask.size, 1)).reshape(array.shape)
+    return np.where(mask, array, array.dtype.type(0))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -203,6 +203,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _arms_left(self) -> IntArray:
         """(M,) arms that each agent still considers."""
+        if self._together:
+            return arms_left(self._sides[0], self.constants.num_agents, self.constants.num_arms)
         active = np.empty(self.constants.num_agents, dtype=np.int64)
         for rows, side in zip(self._blocks, self._sides, strict=True):
             active[rows] = arms_left(side, len(rows), self.constants.num_arms)
