@@ -201,11 +201,8 @@ def test_other_numbers_for_the_same_agents_change_nothing_but_rounding(name):
     env = PermutedBandit(Permuted(PROBLEM, order), rewards[list(order)], max_cycles=long(name), observe=observed(name))
     plain = fb.play(scripted(name, rewards), fb.make_policy(name), seed=5, record=True)
     permuted = fb.play(env, fb.make_policy(name), seed=5, record=True)
-    # Where pi f is a whole number but for rounding, the pulls of a phase may be one more.
-    np.testing.assert_allclose(permuted.pulls, plain.pulls[:, list(order)], rtol=0, atol=len(plain.steps))
-    np.testing.assert_array_equal(permuted.ledger.per_agent, plain.ledger.per_agent[list(order)])
     for one, two in zip(plain.exchanges, permuted.exchanges, strict=True):
-        for message, other in ((one.up, two.up), (one.down, two.down)):
+        for message, other in ((one.down, two.down), (one.up, two.up)):
             assert (message is None) == (other is None)
             if message is None:
                 continue
@@ -215,7 +212,13 @@ def test_other_numbers_for_the_same_agents_change_nothing_but_rounding(name):
                 assert sorted(there) == other.agents.tolist()
                 rows = np.searchsorted(other.agents, there)
             for array in message.arrays:
+                if array == "pulls" and (difference := abs(other[array][rows] - message[array])).any():
+                    assert difference.max() == 1  # pi f is a whole number but for rounding: there ceilings part
+                    assert one.step > 1000
+                    return
                 np.testing.assert_allclose(other[array][rows], message[array], rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(permuted.pulls, plain.pulls[:, list(order)])
+    np.testing.assert_array_equal(permuted.ledger.per_agent, plain.ledger.per_agent[list(order)])
 
 
 def rows_of(message, agent):
