@@ -1,9 +1,11 @@
 """The fast policies take the same decisions as the slow oracle on the same rewards."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import reference as ref
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fedbandit_envs as fb
@@ -56,6 +58,18 @@ def problems(draw):
     return psi / np.linalg.norm(psi, axis=-1).max()
 
 
+def ranks_are_clear(psi):
+    """Whether any agents' features of an arm span a direction either well or not at all: in between readings differ."""
+    e = psi / np.linalg.norm(psi, axis=-1, keepdims=True)
+    for size in range(2, len(e) + 1):
+        for agents in combinations(range(len(e)), size):
+            values = np.linalg.svd(e[list(agents)].transpose(1, 0, 2), compute_uv=False)
+            share = values / values[:, :1]
+            if ((share > 1e-10) & (share < 1e-3)).any():
+                return False
+    return True
+
+
 def environment(psi, horizon, reward, hidden):
     num_agents, num_arms, dim = psi.shape
     flat = psi.reshape(num_agents, -1)
@@ -89,6 +103,8 @@ def fast_run(env, policy):
     growth=st.sampled_from([2, 3]),
 )
 def test_fast_and_slow_phased_elimination_decide_alike(psi, horizon, seed, hidden, zeros, width, first, growth):
+    assume(ranks_are_clear(psi))
+
     def reward(*key):
         value = scripted(seed, *key)
         return float(value > 0) if zeros else value  # zeros are what leaves a direction undefined
