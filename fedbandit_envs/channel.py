@@ -55,8 +55,8 @@ class Ledger:
         charged = apart.shape[1] if agents is None else len(agents)
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
         costs: list[tuple[int, int | IntArray, int]] = [(column, 1, charged)]
-        for entries, size in message.costs:
-            total = entries * charged if isinstance(entries, int) else int(np.add.reduce(entries))
+        for entries, sent, size in message.costs:
+            total = sent * charged if agents is None else sent
             costs += [(column + 2, entries, total), (column + 4, entries * size, total * size)]
         for place, cost, total in costs:
             totals[1 + place] += total
@@ -136,6 +136,7 @@ class Channel:
 
     num_agents: int
     ledger: Ledger
+    _in_order: IntArray | None = None  # agents known to rise: messages mostly name the same ones, which can't change
 
     def up(
         self,
@@ -176,6 +177,8 @@ class Channel:
         if message.agents is None:
             return message
         agents, order = message.agents, None
+        if agents is self._in_order:
+            return message
         rising = _rising(agents)
         if not rising:
             order = np.argsort(agents, kind="stable")
@@ -186,7 +189,10 @@ class Channel:
                 f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
                 f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"
             )
-        return message if order is None else message.rows(order)
+        if order is None:
+            self._in_order = agents
+            return message
+        return message.rows(order)
 
 
 def _rising(numbers: IntArray) -> bool:

@@ -1,5 +1,6 @@
 """What a block of agents has pulled, now and at the checkpoints of a run."""
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -14,23 +15,22 @@ class Checkpoints:
 
     def __init__(self, horizon: int, num_agents: int, num_arms: int):
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
-        self._rows = np.arange(num_agents)
         self._times = checkpoint_times(horizon)
+        self._next = 0  # of these
         self._taken: list[tuple[int, IntArray, IntArray]] = []
 
     def add(self, feedback: Feedback) -> None:
         """Count what was pulled."""
-        self.pulls += feedback.explored
-        self.pulls[self._rows, feedback.arm] += feedback.played
+        feedback.add_pulls(self.pulls)
 
     def due(self, step: int, length: int) -> bool:
         """Whether one is to be taken after a plan of `length` steps that ended at `step`: never after none."""
-        return length > 0 and bool(step >= self._times[0])
+        return length > 0 and step >= self._times[self._next]
 
     def take(self, step: int, active: IntArray) -> None:
         """Write down the pulls, and the arms that each agent still considers (n,)."""
         self._taken.append((step, self.pulls.copy(), active))
-        self._times = self._times[self._times > step]
+        self._next = bisect_right(self._times, step)
 
     def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
         """Steps (C,), pulls (C, n, K) and the number of arms still considered (C, n); the pulls are read-only.
@@ -61,7 +61,7 @@ class Checkpoints:
             for step, pulls, active in zip(state["steps"], state["pulls"], state["active"], strict=True)
         ]
         if self._taken:
-            self._times = self._times[self._times > self._taken[-1][0]]
+            self._next = bisect_right(self._times, self._taken[-1][0])
 
 
 def arms_left(side: AgentSide, num_agents: int, num_arms: int) -> IntArray:

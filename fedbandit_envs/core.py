@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbandit_envs.instance import REGRETS, BanditInstance
-from fedbandit_envs.protocol import Feedback, Plan
+from fedbandit_envs.plans import Feedback, Plan, places
 from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
 from fedbandit_envs.validation import FloatArray, IntArray
@@ -61,7 +61,7 @@ class Episode:
         self.steps += 1
         self.plans += 1
         explored_sums = np.zeros(plan.explore.shape)
-        if not np.count_nonzero(plan.explore):
+        if not plan.explores:
             rewards = self._single(plan.arm, Stream.SHORT_PLANS, number)
             return Feedback(plan.explore, explored_sums, plan.arm, np.ones(len(rewards), dtype=np.int64), rewards)
         exploring = plan.explore.any(axis=1)
@@ -82,17 +82,17 @@ class Tally:
         self.steps = 0
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K)
         self.sums: FloatArray = np.zeros((num_agents, num_arms))  # (n, K) of the rewards
-        self._rows = np.arange(num_agents)
 
     def add_step(self, arms: IntArray, rewards: FloatArray) -> None:
         """Count one pull per agent."""
-        self.pulls[self._rows, arms] += 1
-        self.sums[self._rows, arms] += rewards
+        played = places(arms, self.pulls.shape[1])
+        self.pulls.reshape(-1)[played] += 1
+        self.sums.reshape(-1)[played] += rewards
         self.steps += 1
 
     def add_plan(self, plan: Plan, feedback: Feedback) -> None:
         """Count a whole plan."""
-        self.pulls += feedback.pulls()
+        feedback.add_pulls(self.pulls)
         self.sums += feedback.sums()
         self.steps += plan.length
 

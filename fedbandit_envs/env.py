@@ -140,13 +140,13 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     def pull(self, plan: Plan) -> Feedback:
         """A whole plan at once: equal in distribution to stepping, at a cost that does not grow with its length."""
         episode = self._running()
-        plan.check(len(self.possible_agents), self.num_arms)
+        plan = plan.checked(len(self.possible_agents), self.num_arms)
         left = self.max_cycles - episode.steps
         if plan.length > left:
             raise ValueError(
                 f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
             )
-        feedback = episode.pull(plan.as_int64())
+        feedback = episode.pull(plan)
         if self._tally is not None:
             self._tally.add_plan(plan, feedback)
         if episode.steps >= self.max_cycles:

@@ -74,10 +74,9 @@ class History:
 
 
 @lru_cache(maxsize=64)
-def checkpoint_times(horizon: int, number: int = 200) -> IntArray:
-    """The grid, read-only: half of its times evenly spread, half geometrically, so that early phases are seen too."""
+def checkpoint_times(horizon: int, number: int = 200) -> tuple[int, ...]:
+    """The grid: half of its times evenly spread, half geometrically, so that early phases are seen too."""
     even = np.linspace(0, horizon, number // 2 + 1)[1:]
     geometric = np.geomspace(1, horizon, number - number // 2)
     times = np.unique(np.ceil(np.concatenate([even, geometric]) - 1e-9).astype(np.int64)).clip(1, horizon)
-    times.setflags(write=False)
-    return times
+    return tuple(times.tolist())

@@ -9,7 +9,7 @@ from fedbandit_envs.contexts import ContextDistribution, Discrete, Gaussian, Poi
 from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
-from fedbandit_envs.validation import FloatArray, IntArray, one_of, real_array, real_number, whole_number
+from fedbandit_envs.validation import FloatArray, IntArray, immutable, one_of, real_array, real_number, whole_number
 
 REGRETS = ("regret", "distribution_regret", "paper_regret")
 OBSERVES = ("distribution", "context", "truth")
@@ -175,7 +175,7 @@ class BanditInstance:
         distribution, psi = self.observed(observe)
         return View(
             constants=self.constants(horizon, observe),
-            agents=np.arange(self.num_agents) if randomness.rows is None else randomness.rows,
+            agents=immutable(np.arange(self.num_agents) if randomness.rows is None else randomness.rows),
             distribution=distribution,
             feature_map=self.feature_map,
             psi=psi,

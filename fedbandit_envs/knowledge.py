@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fedbandit_envs.contexts import ContextDistribution, PointMass
 from fedbandit_envs.features import FeatureMap
 from fedbandit_envs.seeding import Randomness
-from fedbandit_envs.validation import FloatArray, IntArray
+from fedbandit_envs.validation import FloatArray, IntArray, immutable
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class View:
     """What a block of n agents knows: its own mu_i and psi, the constants, and a source of random numbers."""
 
     constants: Constants
-    agents: IntArray  # (n,) their numbers among all M
+    agents: IntArray  # (n,) their numbers among all M; messages take them over without a copy
     distribution: ContextDistribution  # n rows
     feature_map: FeatureMap
     psi: FloatArray  # (n, K, d) expected features
@@ -41,7 +41,7 @@ class View:
 
     def rows(self, index: IntArray) -> "View":
         """The view of some of these agents."""
-        agents = self.agents[index]
+        agents = immutable(self.agents[index])
         return View(
             constants=self.constants,
             agents=agents,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit_envs.plans import ProtocolError
-from fedbandit_envs.validation import BoolArray, IntArray
+from fedbandit_envs.validation import BoolArray, IntArray, immutable
 
 State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
 
@@ -31,69 +31,71 @@ class Message:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     agents: IntArray | None = None  # (n,)
     present: Mapping[str, BoolArray] = field(default_factory=_empty)
-    costs: tuple[tuple[int | IntArray, int], ...] = field(init=False, repr=False)
-    """For each array the scalars of each agent of `agents`, one number where they are alike, and a scalar's bytes."""
+    costs: tuple[tuple[int | IntArray, int, int], ...] = field(init=False, repr=False)
+    """For each array the scalars of each agent of `agents`, one number where they are alike; of all; and their bytes."""
 
     def __post_init__(self) -> None:
-        if self.agents is not None:
-            agents = np.asarray(self.agents)
-            if agents.dtype.kind not in "iu" and agents.size:
-                raise ProtocolError(
-                    f"message {self.kind!r}: expected the numbers of its agents, got {agents.dtype}; a mask becomes "
-                    "numbers by view.agents[mask]"
-                )
-            object.__setattr__(self, "agents", _frozen(np.array(agents, dtype=np.int64)))
-        arrays, masks = dict(self.arrays), dict(self.present)
-        for name, mask in masks.items():
-            masks[name] = mask = np.array(mask)
-            mask.setflags(write=False)
-        for name, array in arrays.items():
-            arrays[name] = np.asarray(array)
-        self._check(arrays, masks)
-        costs: list[tuple[int | IntArray, int]] = []
-        rows = 1 if self.agents is None else max(len(self.agents), 1)
-        for name, array in arrays.items():
-            present = masks.get(name)
-            entries: int | IntArray = array.size // rows
-            if present is not None and (sent := int(np.count_nonzero(present))) < present.size:
-                array = _wiped(array, present)
-                each = array.size // present.size
-                entries = sent * each
-                if rows > 1:
-                    entries = _frozen(each * np.add.reduce(present.reshape(rows, -1), axis=1))
-            else:
-                array = np.array(array)
-            array.setflags(write=False)
-            arrays[name] = array
-            costs.append((entries, array.itemsize))
-        object.__setattr__(self, "arrays", MappingProxyType(arrays))
-        object.__setattr__(self, "present", MappingProxyType(masks))
-        object.__setattr__(self, "costs", tuple(costs))
-
-    def _check(self, arrays: dict[str, NDArray[Any]], masks: dict[str, NDArray[Any]]) -> None:
+        fields, agents = self.__dict__, self.agents  # written to directly, because a frozen class can't be otherwise
         if not isinstance(self.kind, str):
             raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
-        if self.agents is not None and self.agents.ndim != 1:
+        if agents is not None:
+            agents = fields["agents"] = self._own_numbers(agents)
+        masks = {name: _frozen(np.array(mask)) for name, mask in self.present.items()}
+        arrays, costs, masked = {}, [], 0
+        rows = 1 if agents is None else max(len(agents), 1)
+        for name, given in self.arrays.items():
+            array, mask = np.asarray(given), masks.get(name)
+            self._check_array(name, array)
+            sent, entries = array.size, None
+            if mask is not None:
+                masked += 1
+                self._check_mask(name, mask, array.shape)
+                kept = int(np.count_nonzero(mask))
+                if kept < mask.size:
+                    array = _wiped(array, mask)
+                    each = array.size // mask.size
+                    sent = kept * each
+                    if rows > 1:
+                        entries = _frozen(each * np.add.reduce(mask.reshape(rows, -1), axis=1))
+            # What was wiped is a copy already.
+            arrays[name] = _frozen(np.array(array) if sent == array.size else array)
+            costs.append((sent // rows if entries is None else entries, sent, array.itemsize))
+        if masked < len(masks):
+            stray = next(name for name in masks if name not in arrays)
+            self._check_mask(stray, masks[stray], None)
+        fields["arrays"], fields["present"] = MappingProxyType(arrays), MappingProxyType(masks)
+        fields["costs"] = tuple(costs)
+
+    def _own_numbers(self, agents: IntArray) -> IntArray:
+        agents = np.asarray(agents)
+        if agents.dtype.kind not in "iu" and agents.size:
             raise ProtocolError(
-                f"message {self.kind!r}: expected agents of shape (n,), got {self.agents.shape}; pass their numbers"
+                f"message {self.kind!r}: expected the numbers of its agents, got {agents.dtype}; a mask becomes "
+                "numbers by view.agents[mask]"
             )
-        for name, array in arrays.items():
-            if array.dtype.kind not in "biuf":
-                raise ProtocolError(
-                    f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
-                )
-            if self.agents is not None and array.shape[:1] != self.agents.shape:
-                raise ProtocolError(
-                    f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
-                    f"shape {array.shape}; put the agents first"
-                )
-        for name, mask in masks.items():
-            shape = arrays[name].shape if name in arrays else None
-            if shape is None or mask.dtype.kind != "b" or not mask.ndim or mask.shape != shape[: mask.ndim]:
-                raise ProtocolError(
-                    f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
-                    f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
-                )
+        if agents.ndim != 1:
+            raise ProtocolError(
+                f"message {self.kind!r}: expected agents of shape (n,), got {agents.shape}; pass their numbers"
+            )
+        return immutable(agents.astype(np.int64, copy=False))
+
+    def _check_array(self, name: str, array: NDArray[Any]) -> None:
+        if array.dtype.kind not in "biuf":
+            raise ProtocolError(
+                f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
+            )
+        if self.agents is not None and array.shape[:1] != self.agents.shape:
+            raise ProtocolError(
+                f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
+                f"shape {array.shape}; put the agents first"
+            )
+
+    def _check_mask(self, name: str, mask: NDArray[Any], shape: tuple[int, ...] | None) -> None:
+        if shape is None or mask.dtype.kind != "b" or not mask.ndim or mask.shape != shape[: mask.ndim]:
+            raise ProtocolError(
+                f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
+                f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
+            )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]
@@ -113,7 +115,7 @@ class Message:
             return self
         if not len(self.agents):
             return None
-        if np.array_equal(self.agents, agents):
+        if self.agents is agents or np.array_equal(self.agents, agents):
             return self
         position = np.searchsorted(self.agents, agents).clip(max=len(self.agents) - 1)
         mine = position[self.agents[position] == agents]
@@ -135,11 +137,11 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return self._summed([entries for entries, _ in self.costs])
+        return self._summed([entries for entries, _, _ in self.costs])
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return self._summed([entries * size for entries, size in self.costs])
+        return self._summed([entries * size for entries, _, size in self.costs])
 
     def _summed(self, costs: list[int | IntArray]) -> IntArray:
         total: IntArray = np.zeros(1 if self.agents is None else len(self.agents), dtype=np.int64)

@@ -1,6 +1,7 @@
 """What agents do between two messages, and what comes of it."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,24 @@ class ProtocolError(ValueError):
     """A policy broke the contract."""
 
 
+@lru_cache(maxsize=8)
+def no_pulls(num_agents: int, num_arms: int) -> IntArray:
+    """(n, K) zeros that plans without exploration share: bytes own them, so that nobody can make them writable."""
+    return np.frombuffer(bytes(8 * num_agents * num_arms), dtype=np.int64).reshape(num_agents, num_arms)
+
+
+@lru_cache(maxsize=8)
+def _row_starts(num_agents: int, num_arms: int) -> IntArray:
+    starts = np.arange(0, num_agents * num_arms, num_arms)
+    starts.setflags(write=False)
+    return starts
+
+
+def places(arm: IntArray, num_arms: int) -> IntArray:
+    """(n,) where `arm` (n,) stands in a flattened table (n, K): much faster to read and write there than by pairs."""
+    return _row_starts(len(arm), num_arms) + arm
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed."""
@@ -20,12 +39,12 @@ class Plan:
     explore: IntArray  # (n, K) pulls
     arm: IntArray  # (n,) played once exploration is done
     length: int  # steps, the same for all
-    _checked: ClassVar[bool] = False  # see `joint`
+    _private: ClassVar[bool] = False  # see `joint`
 
     @classmethod
     def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
         """Every agent plays its `arm` for `length` steps."""
-        return cls(np.zeros((len(arm), num_arms), dtype=np.int64), arm, length)
+        return cls(no_pulls(len(arm), num_arms), arm, length)
 
     @classmethod
     def explore_each(cls, pulls: int, num_agents: int, num_arms: int) -> "Plan":
@@ -40,21 +59,21 @@ class Plan:
 
     @classmethod
     def joint(cls, explore: IntArray, arm: IntArray, length: int) -> "Plan":
-        """A plan put together from checked ones, in arrays that nobody else has: it is not checked again."""
+        """A plan made of checked ones, in arrays of 64 bits that nobody else can write to: it is not checked again."""
         plan = cls(explore, arm, length)
-        plan.__dict__["_checked"] = True  # of this object alone: no field, so that a changed copy is checked
+        plan.__dict__["_private"] = True  # of this object alone: no field, so that a changed copy is checked
         return plan
+
+    @property
+    def explores(self) -> bool:
+        """Whether there is any exploration in it."""
+        return self.explore is not no_pulls(*self.explore.shape) and np.count_nonzero(self.explore) > 0
 
     @property
     def exploration(self) -> IntArray:
         """(n,) pulls before `arm`."""
-        return np.add.reduce(self.explore, axis=1)
-
-    def as_int64(self) -> "Plan":
-        """The plan in numbers of 64 bits, in which pulls can be added up; itself if it has them already."""
-        if self.explore.dtype == self.arm.dtype == np.int64:
-            return self
-        return Plan(self.explore.astype(np.int64), self.arm.astype(np.int64), self.length)
+        known: IntArray | None = self.__dict__.get("_exploration")
+        return np.add.reduce(self.explore, axis=1) if known is None else known
 
     def cut(self, remaining: int) -> "Plan":
         """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
@@ -67,11 +86,29 @@ class Plan:
         """The plan of these agents."""
         return Plan(self.explore[index], self.arm[index], self.length)
 
-    def check(self, num_agents: int, num_arms: int) -> None:
-        """Raise a ProtocolError that names what is wrong, if anything is."""
-        if self._checked:
-            return
-        expected = (num_agents, num_arms)
+    def checked(self, num_agents: int, num_arms: int) -> "Plan":
+        """The plan in numbers of 64 bits that are its own; itself if it is that already.
+
+        Raises:
+            ProtocolError: that names what is wrong with it.
+        """
+        if self._private:
+            return self
+        self._check_form((num_agents, num_arms))
+        explores = self.explores
+        exploration = self._checked_exploration() if explores else None
+        # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
+        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
+            raise ProtocolError(
+                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
+                "count from 0"
+            )
+        explore = self.explore.astype(np.int64) if explores else no_pulls(num_agents, num_arms)
+        own = Plan.joint(explore, self.arm.astype(np.int64), int(self.length))
+        own.__dict__["_exploration"] = None if exploration is None else exploration.astype(np.int64, copy=False)
+        return own
+
+    def _check_form(self, expected: tuple[int, int]) -> None:
         for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
             if not isinstance(array, np.ndarray) or array.shape != shape:
                 raise ProtocolError(
@@ -84,26 +121,20 @@ class Plan:
             raise ProtocolError(
                 f"plan.length: expected a whole number of at least 0, got {self.length!r}; 0 is a round without pulls"
             )
-        if np.count_nonzero(self.explore):
-            self._check_exploration()
-        # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
-        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
-            raise ProtocolError(
-                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
-                "count from 0"
-            )
 
-    def _check_exploration(self) -> None:
+    def _checked_exploration(self) -> IntArray:
         if np.minimum.reduce(self.explore, axis=None) < 0:
             raise ProtocolError(
                 f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
             )
-        largest = np.maximum.reduce(self.explore, axis=None)
-        most = max(int(largest), int(np.maximum.reduce(self.exploration)))  # a sum can overflow
-        if most > self.length:
+        exploration = self.exploration
+        most = int(np.maximum.reduce(exploration))
+        if not 0 <= most <= self.length or int(self.explore.max()) > self.length:  # a sum can overflow
+            most = max(int(self.explore.max()), most)
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
             )
+        return exploration
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +171,13 @@ class Feedback:
         """(n, K) sums of all rewards, of both kinds."""
         return self._with_played(self.explored_sums, self.played_sums)
 
+    def add_pulls(self, total: IntArray) -> None:
+        """Add all pulls, of both kinds, to a `total` (n, K) in C order."""
+        if self.explored is not no_pulls(*total.shape):
+            total += self.explored
+        total.reshape(-1)[places(self.arm, total.shape[1])] += self.played
+
     def _with_played(self, explored: NDArray[Any], played: NDArray[Any]) -> NDArray[Any]:
-        total = explored.copy()
-        total[np.arange(len(total)), self.arm] += played
+        total = explored.copy(order="C")
+        total.reshape(-1)[places(self.arm, total.shape[1])] += played
         return total

@@ -6,7 +6,6 @@ agent from given random numbers, for stepping.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fedbandit_envs.contexts import Discrete, Gaussian, PointMass
 from fedbandit_envs.features import LINEAR_MAPS, FeatureMap
 from fedbandit_envs.instance import BanditInstance
+from fedbandit_envs.plans import places
 from fedbandit_envs.seeding import RowDraws
 from fedbandit_envs.validation import FloatArray, IntArray
 
@@ -44,20 +44,19 @@ class GaussianRewards:
 
     def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
-        noise = np.sqrt(counts) * draws.normals(counts.shape[1])
+        pulls = counts.astype(np.float64)
+        noise = np.sqrt(pulls)
+        noise *= draws.normals(counts.shape[1])
         noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
-        noise += counts * _and_of_arm(self.means, arm)
+        pulls *= _and_of_arm(self.means, arm)
+        noise += pulls
         return noise
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
-        places = self._row_starts + arms
-        stds = self.stds if isinstance(self.stds, float) else self.stds.take(places)
-        return self.means.take(places) + stds * normals[:, 0]
-
-    @cached_property
-    def _row_starts(self) -> IntArray:
-        return np.arange(len(self.means)) * self.means.shape[1]
+        pulled = places(arms, self.means.shape[1])
+        stds = self.stds if isinstance(self.stds, float) else self.stds.take(pulled)
+        return self.means.take(pulled) + stds * normals[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +145,11 @@ class SampledRewards:
 
 def _and_of_arm(table: FloatArray, arm: IntArray) -> FloatArray:
     """A table (n, ..., K) with one more column, the entries of `arm` (n,): (n, ..., K + 1)."""
-    return np.concatenate([table, table[np.arange(len(arm)), ..., arm][..., None]], axis=-1)
+    *shape, arms = table.shape
+    extended = np.empty((*shape, arms + 1))
+    extended[..., :-1] = table
+    extended[..., -1] = table.take(places(arm, arms)) if table.ndim == 2 else table[np.arange(len(arm)), ..., arm]
+    return extended
 
 
 def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:

@@ -182,16 +182,15 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                     f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
                     "arm, length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
                 )
-            plan.check(len(rows), num_arms)
-            plans.append(plan)
-        # A copy, in one type, also for a single block: an agent may reuse its arrays as soon as it has given them.
+            plans.append(plan.checked(len(rows), num_arms))
+        if self._together:
+            return plans[0]
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
         length = 0
         for rows, plan in zip(self._blocks, plans, strict=True):
-            place = slice(None) if self._together else rows
-            explore[place], arm[place] = plan.explore, plan.arm
-            length = max(length, int(plan.length))
+            explore[rows], arm[rows] = plan.explore, plan.arm
+            length = max(length, plan.length)
         return Plan.joint(explore, arm, length)
 
     def _pulled(self, plan: Plan) -> Feedback:

@@ -17,6 +17,13 @@ _REPR = Repr()
 _REPR.maxother = _REPR.maxstring = 80  # characters of a refused value that a message shows
 
 
+def immutable(array: IntArray) -> IntArray:
+    """A copy (n,) that bytes own, or itself if it is one: unlike a read-only array it can't be made writable again."""
+    if isinstance(array.base, bytes):
+        return array
+    return np.frombuffer(array.tobytes(), dtype=array.dtype)
+
+
 def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> FloatArray:
     """A finite float array of the given shape, read-only and nobody else's.
 

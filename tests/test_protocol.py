@@ -44,7 +44,7 @@ class TestPlan:
 
     def test_waiting_is_a_plan_of_no_steps(self):
         waiting = Plan.wait(2, 3)
-        waiting.check(2, 3)
+        waiting.checked(2, 3)
         assert (waiting.length, waiting.explore.sum()) == (0, 0)
 
     @pytest.mark.parametrize(
@@ -66,19 +66,19 @@ class TestPlan:
         ],
     )
     def test_a_wrong_plan_is_refused_by_name(self, wrong, part):
-        assert_refused(lambda: wrong.check(2, 2), part)
+        assert_refused(lambda: wrong.checked(2, 2), part)
 
     def test_a_plan_is_checked_as_it_is_now(self):
         reused = plan([[1, 0]], [0], 1)
-        reused.check(1, 2)
+        reused.checked(1, 2)
         reused.explore[0, 1] = 1
-        assert_refused(lambda: reused.check(1, 2), "plan.explore: expected at most length = 1 pulls, got 2")
+        assert_refused(lambda: reused.checked(1, 2), "plan.explore: expected at most length = 1 pulls, got 2")
 
     def test_a_changed_copy_of_a_joint_plan_is_checked(self):
         joint = Plan.joint(np.zeros((1, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), 1)
-        joint.check(1, 2)
+        joint.checked(1, 2)
         changed = replace(joint, arm=np.array([2]))
-        assert_refused(lambda: changed.check(1, 2), "plan.arm: expected arms from 0 to 1, got 2 to 2")
+        assert_refused(lambda: changed.checked(1, 2), "plan.arm: expected arms from 0 to 1, got 2 to 2")
 
 
 def test_feedback_adds_exploitation_to_the_arm_that_was_played():
@@ -126,11 +126,11 @@ class TestMessage:
 
     def test_what_a_message_costs_cannot_be_written(self):
         message = Message("x", {"a": np.ones(2), "b": np.ones(2)}, np.array([0, 1]), {"a": np.array([True, False])})
-        ((entries, _), _) = message.costs
+        ((entries, _, _), _) = message.costs
         with pytest.raises(ValueError, match="read-only"):
             entries[0] = 0
         with pytest.raises(TypeError):
-            message.costs[1] = (0, 0)
+            message.costs[1] = (0, 0, 0)
 
     def test_a_mask_wipes_what_is_not_present(self):
         hidden = np.array([[1.5, np.nan], [2.5, 3.5]])

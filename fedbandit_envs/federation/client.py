@@ -60,8 +60,7 @@ class Client:
         plan = self._side.plan(down, remaining)
         if not isinstance(plan, Plan):
             raise ProtocolError(f"{type(self._side).__name__}.plan: expected a Plan, got {type(plan).__name__}")
-        plan.check(len(self.agents), self._constants.num_arms)
-        plan = plan.as_int64().cut(remaining)
+        plan = plan.checked(len(self.agents), self._constants.num_arms).cut(remaining)
         feedback = self._pulled(plan)
         self._step += int(plan.length)
         self._checkpoints.add(feedback)
