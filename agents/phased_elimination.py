@@ -21,6 +21,7 @@ from fedbandit_agents.estimation import (
     unit_vectors,
 )
 from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.plans import places
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
 from fedbandit_envs.validation import (
     BoolArray,
@@ -132,14 +133,15 @@ class PhasedAgents(AgentSide):
         """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
         r, u = self.estimates(down)
         known = self._known(down)
-        candidates = self.active & known
+        every = np.count_nonzero(known) == known.size
+        candidates = self.active if every else self.active & known
         best = np.where(candidates, r, -np.inf).argmax(axis=1)
-        if np.count_nonzero(known) < known.size:
+        if not every:
             # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
             best = np.where(candidates.any(axis=1), best, self.best)
-        places = best + np.arange(0, r.size, r.shape[1])
-        threshold = r.take(places) - u.take(places)
-        self.active = self.active & ((r + u >= threshold[:, None]) | ~known)
+        where = places(best, r.shape[1])
+        kept = r + u >= (r.take(where) - u.take(where))[:, None]
+        self.active = self.active & (kept if every else kept | ~known)
         self.best = best
 
     def _known(self, down: Message) -> BoolArray:
@@ -156,14 +158,15 @@ class PhasedAgents(AgentSide):
         if not self.exploring:
             arms = self.active * np.arange(self.active.shape[1])
             return Message("active", {"arms": arms}, self.view.agents, {"arms": self.active})
-        pulls = feedback.explored
-        spoken = np.logical_or.reduce(pulls, axis=1).nonzero()[0]
-        if not len(spoken):
+        explored = feedback.explored > 0
+        speaking = np.logical_or.reduce(explored, axis=1)
+        speakers = np.count_nonzero(speaking)
+        if not speakers:
             return None
-        means = feedback.explored_sums / np.maximum(pulls, 1)
+        means = feedback.explored_sums / np.maximum(feedback.explored, 1)
         estimates = {"theta": local_estimate(means, self.view.psi, self.squared_norms)} | self.extras()
-        message = Message("estimates", estimates, self.view.agents, {"theta": pulls > 0})
-        return message if len(spoken) == len(pulls) else message.rows(spoken)
+        message = Message("estimates", estimates, self.view.agents, {"theta": explored})
+        return message if speakers == len(speaking) else message.rows(speaking)
 
     def extras(self) -> dict[str, FloatArray]:
         """What else goes with the estimates; nothing here."""
@@ -200,7 +203,8 @@ class PhasedServer(ServerSide):
         self.phase += 1
         active, rows = up.present["arms"], self._rows(up.agents)
         pulls = self._designed(rows, active)
-        self.pulls[:] = 0
+        if len(pulls) < len(self.pulls):
+            self.pulls[:] = 0
         self.pulls[rows] = pulls
         return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
 
