@@ -1,5 +1,6 @@
 """DisLinUCB (Wang, Hu, Chen and Wang 2019) on psi, with one block of d dimensions for each arm."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,7 @@ class DisLinUCBAgents(IndexAgents):
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
     ) -> FloatArray:
         x = 1 + pulls * q
-        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - 2 * np.log(self.policy.delta))
+        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - 2 * math.log(self.policy.delta))
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
 
     def index(self) -> FloatArray:
@@ -89,16 +90,15 @@ class DisLinUCBAgents(IndexAgents):
             self._synchronise(down["gram"], down["moments"])
         return super().plan(None, remaining)
 
-    def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:
+    def learn(self, where: IntArray, feedback: Feedback) -> None:
         """Only the arm that was played has a new index."""
-        q = self.q[rows, arms]
-        before = np.log1p(self.pulls[rows, arms] * q)
-        super().learn(rows, arms, feedback)
-        pulls = self.pulls[rows, arms]
+        q = self.q.take(where)
+        before = np.log1p(self.pulls.take(where) * q)
+        super().learn(where, feedback)
+        pulls = self.pulls.take(where)
         self.growth += np.log1p(pulls * q) - before
-        self.indices[rows, arms] = self._indices(
-            q, self.p[rows, arms], pulls, self.sums[rows, arms], self.log_det[arms]
-        )
+        indices = self._indices(q, self.p.take(where), pulls, self.sums.take(where), self.log_det.take(feedback.arm))
+        self.indices.put(where, indices)
         self.since += 1
 
     def report(self, feedback: Feedback) -> Message | None:

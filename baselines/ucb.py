@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_envs.knowledge import View
+from fedbandit_envs.plans import places
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy
 from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number
 
@@ -26,13 +27,13 @@ class IndexAgents(AgentSide):
 
     def report(self, feedback: Feedback) -> Message | None:
         """Learn from the reward; say nothing."""
-        self.learn(np.arange(len(self.pulls)), feedback.arm, feedback)
+        self.learn(places(feedback.arm, self.pulls.shape[1]), feedback)
         return None
 
-    def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:
-        """Take in what was played."""
-        self.pulls[rows, arms] += feedback.played
-        self.sums[rows, arms] += feedback.played_sums
+    def learn(self, where: IntArray, feedback: Feedback) -> None:
+        """Take in what was played, `where` (n,) being its places in the flattened tables."""
+        self.pulls.reshape(-1)[where] += feedback.played
+        self.sums.reshape(-1)[where] += feedback.played_sums
 
     @abstractmethod
     def index(self) -> FloatArray:
@@ -62,9 +63,9 @@ class LocalUCBAgents(IndexAgents):
         bonus = 2 * math.log1p(self.step * math.log(self.step) ** 2)
         return self.sums / self.pulls + np.sqrt(bonus / self.pulls)
 
-    def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:
+    def learn(self, where: IntArray, feedback: Feedback) -> None:
         """Count the step too."""
-        super().learn(rows, arms, feedback)
+        super().learn(where, feedback)
         self.step += 1
 
 
@@ -102,16 +103,15 @@ class KKUCBAgents(IndexAgents):
 
     def _indices(self, squares: FloatArray, pulls: FloatArray, sums: FloatArray) -> FloatArray:
         x = 1 + pulls * squares
-        beta = self.scale * np.sqrt(np.log(x) - 2 * np.log(self.policy.delta / self.view.constants.num_arms))
+        beta = self.scale * np.sqrt(np.log(x) - 2 * math.log(self.policy.delta / self.view.constants.num_arms))
         return squares * sums / x + (beta + self.policy.theta_bound) * np.sqrt(squares / x)
 
     def index(self) -> FloatArray:
         """(n, K)."""
         return self.indices
 
-    def learn(self, rows: IntArray, arms: IntArray, feedback: Feedback) -> None:
+    def learn(self, where: IntArray, feedback: Feedback) -> None:
         """Only the arm that was played has a new index."""
-        super().learn(rows, arms, feedback)
-        self.indices[rows, arms] = self._indices(
-            self.squares[rows, arms], self.pulls[rows, arms], self.sums[rows, arms]
-        )
+        super().learn(where, feedback)
+        played = (table.take(where) for table in (self.squares, self.pulls, self.sums))
+        self.indices.put(where, self._indices(*played))
