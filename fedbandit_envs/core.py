@@ -49,7 +49,8 @@ class Episode:
         if plan.length == 1:
             return self._pull_once(plan)
         played = plan.length - plan.exploration
-        counts = np.concatenate([plan.explore, played[:, None]], axis=1)
+        counts = np.empty((len(played), plan.explore.shape[1] + 1))
+        counts[:, :-1], counts[:, -1] = plan.explore, played
         sums = self._law.sums(plan.arm, counts, self._draws(Stream.PLANS, self.plans))
         self.steps += plan.length
         self.plans += 1

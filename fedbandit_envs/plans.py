@@ -94,8 +94,9 @@ class Plan:
         """
         if self._private:
             return self
+        nothing = no_pulls(num_agents, num_arms)
         self._check_form((num_agents, num_arms))
-        explores = self.explores
+        explores = self.explore is not nothing and np.count_nonzero(self.explore) > 0
         exploration = self._checked_exploration() if explores else None
         # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
         if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
@@ -103,7 +104,7 @@ class Plan:
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
             )
-        explore = self.explore.astype(np.int64) if explores else no_pulls(num_agents, num_arms)
+        explore = self.explore.astype(np.int64) if explores else nothing
         own = Plan.joint(explore, self.arm.astype(np.int64), int(self.length))
         own.__dict__["_exploration"] = None if exploration is None else exploration.astype(np.int64, copy=False)
         return own
@@ -123,14 +124,16 @@ class Plan:
             )
 
     def _checked_exploration(self) -> IntArray:
-        if np.minimum.reduce(self.explore, axis=None) < 0:
-            raise ProtocolError(
-                f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
-            )
+        # What is below 0 becomes huge here too; a sum of numbers that are not can overflow.
+        most = int(np.maximum.reduce(self.explore.astype(np.uint64, copy=False), axis=None))
         exploration = self.exploration
-        most = int(np.maximum.reduce(exploration))
-        if not 0 <= most <= self.length or int(self.explore.max()) > self.length:  # a sum can overflow
-            most = max(int(self.explore.max()), most)
+        if most <= self.length:
+            most = int(np.maximum.reduce(exploration))
+        if not 0 <= most <= self.length:
+            if self.explore.min() < 0:
+                raise ProtocolError(
+                    f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
+                )
             raise ProtocolError(
                 f"plan.explore: expected at most length = {self.length} pulls, got {most}; raise length or explore less"
             )

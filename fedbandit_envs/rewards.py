@@ -27,8 +27,8 @@ class RewardLaw(Protocol):
     def normals_per_pull(self) -> int:
         """Standard normals that `single` uses for one agent; it always gets one uniform."""
 
-    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
-        """(n, K + 1) sums of the rewards of `counts` (n, K + 1) pulls: of each arm, and then of `arm` (n,)."""
+    def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
+        """(n, K + 1) sums of the rewards of `counts` (n, K + 1) pulls, whole numbers: of each arm, then of `arm` (n,)."""
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
@@ -42,14 +42,12 @@ class GaussianRewards:
     stds: FloatArray | float  # (n, K) of one pull, context noise included; or one for all
     normals_per_pull: int = 1
 
-    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
-        pulls = counts.astype(np.float64)
-        noise = np.sqrt(pulls)
+        noise = np.sqrt(counts)
         noise *= draws.normals(counts.shape[1])
         noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
-        pulls *= _and_of_arm(self.means, arm)
-        noise += pulls
+        noise += counts * _and_of_arm(self.means, arm)
         return noise
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
@@ -66,7 +64,7 @@ class BernoulliRewards:
     means: FloatArray  # (n, K)
     normals_per_pull: int = 0
 
-    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """Binomial, by inversion of one uniform each."""
         return _binomial(draws.uniforms(counts.shape[1]), counts, _and_of_arm(self.means, arm))
 
@@ -84,7 +82,7 @@ class MixtureRewards:
     noise_std: float
     normals_per_pull: int = 1
 
-    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """How often each point occurs is multinomial: binomials of what is left, point by point."""
         noise = self.noise_std * np.sqrt(counts) * draws.normals(counts.shape[1])
         points = self.means.shape[1]
@@ -93,7 +91,7 @@ class MixtureRewards:
         # What is left of the mass, summed from the end: the last point of positive weight then gets a share of 1.
         tail = weights[:, ::-1].cumsum(axis=1)[:, ::-1]
         shares = np.divide(weights, tail, out=np.ones_like(weights), where=tail > 0)
-        total, left = noise, counts.astype(np.float64)
+        total, left = noise, counts
         for point in range(points):
             last = point == points - 1
             share = np.broadcast_to(shares[:, point, None], left.shape)
@@ -122,7 +120,7 @@ class SampledRewards:
         """The context's and the noise's."""
         return self.distribution.dim + 1
 
-    def sums(self, arm: IntArray, counts: IntArray, draws: RowDraws) -> FloatArray:
+    def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """All pulls of an agent in the order of the arms, a chunk at a time."""
         ends = counts.cumsum(axis=1)
         total = np.zeros(counts.shape)
@@ -152,7 +150,7 @@ def _and_of_arm(table: FloatArray, arm: IntArray) -> FloatArray:
     return extended
 
 
-def _binomial(uniforms: FloatArray, counts: IntArray | FloatArray, probability: FloatArray) -> FloatArray:
+def _binomial(uniforms: FloatArray, counts: FloatArray, probability: FloatArray) -> FloatArray:
     """The smallest k with P(X <= k) >= u: one uniform a number, so that rows don't depend on each other."""
     drawn: FloatArray = np.where(uniforms >= 1 - probability, counts, 0).astype(np.float64)
     many = counts > 1  # decided number by number, never by the largest of the block
