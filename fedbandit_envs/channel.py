@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedbandit_envs.messages import in_rows
 from fedbandit_envs.protocol import Message, ProtocolError
 from fedbandit_envs.validation import BoolArray, IntArray
 
@@ -22,13 +24,20 @@ class Ledger:
 
     def __init__(self, num_agents: int):
         self._alike = [0] * len(COUNTS)  # what every agent was charged, and
-        self._apart: IntArray = np.zeros((len(COUNTS), num_agents), dtype=np.int64)  # what some were beside that
+        self._apart: IntArray = np.zeros((len(COUNTS), num_agents), dtype=np.int64)  # what some were beside that, and
+        # how often each entry of a mask was sent, by its direction, the scalars and bytes of each, and the mask's shape
+        self._masked: dict[tuple[int, int, int, tuple[int, ...]], NDArray[np.int32]] = {}
         self._rounds: list[list[int]] = []
 
     @property
     def per_agent(self) -> IntArray:
         """(M, len(COUNTS)): COUNTS of each agent."""
-        return self._apart.T + self._alike
+        total: IntArray = self._apart.T + self._alike
+        for (column, each, size, _), times in self._masked.items():
+            scalars = each * in_rows(times, len(times))
+            total[:, column + 2] += scalars
+            total[:, column + 4] += scalars * size
+        return total
 
     def __repr__(self) -> str:
         names = ("rounds", "messages", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
@@ -51,23 +60,35 @@ class Ledger:
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast."""
         agents, alike, apart, totals = message.agents, self._alike, self._apart, self._rounds[-1]
-        everyone = agents is None or len(agents) == apart.shape[1]
-        charged = apart.shape[1] if agents is None else len(agents)
+        num_agents = apart.shape[1]
+        everyone = agents is None or len(agents) == num_agents
+        rows = slice(None) if everyone else agents
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        costs: list[tuple[int, int | IntArray, int]] = [(column, 1, charged)]
-        for entries, sent, size in message.costs:
-            total = sent * charged if agents is None else sent
-            costs += [(column + 2, entries, total), (column + 4, entries * size, total * size)]
-        for place, cost, total in costs:
-            totals[1 + place] += total
-            if everyone and isinstance(cost, int):
-                alike[place] += cost
+        totals[1 + column] += num_agents if agents is None else len(agents)
+        if everyone:
+            alike[column] += 1
+        else:
+            apart[column, rows] += 1
+        for mask, each, sent, size in message.costs:
+            total = sent * num_agents if agents is None else sent
+            totals[3 + column] += total
+            totals[5 + column] += total * size
+            if mask is not None and agents is not None:
+                self._times((column, each, size, (num_agents, *mask.shape[1:])))[rows] += mask
+            elif everyone:
+                alike[2 + column] += sent if agents is None else each
+                alike[4 + column] += (sent if agents is None else each) * size
             else:
-                apart[place, slice(None) if everyone else agents] += cost
+                apart[2 + column, rows] += each
+                apart[4 + column, rows] += each * size
+
+    def _times(self, key: tuple[int, int, int, tuple[int, ...]]) -> NDArray[np.int32]:
+        if key not in self._masked:
+            self._masked[key] = np.zeros(key[-1], dtype=np.int32)
+        return self._masked[key]
 
     def _total(self, name: str) -> int:
-        column = _COLUMN[name]
-        return int(self._apart[column].sum()) + self._alike[column] * self._apart.shape[1]
+        return sum(totals[1 + _COLUMN[name]] for totals in self._rounds)
 
     @property
     def messages(self) -> int:
@@ -114,6 +135,7 @@ class Ledger:
         ledger = Ledger(self._apart.shape[1])
         ledger._alike = self._alike.copy()
         ledger._apart[:] = self._apart
+        ledger._masked = {key: times.copy() for key, times in self._masked.items()}
         ledger._rounds = [totals.copy() for totals in self._rounds]
         return ledger
 

@@ -78,13 +78,19 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
         """A new instance: of the given seed, or the next one."""
-        self._restart(seed)
-        shown, _ = self.instance.observed(self.observe)
-        self._batch = {name: np.ascontiguousarray(rows) for name, rows in shown.encode().items()}
-        self.agents = self.possible_agents[:]
+        self.restart(seed)
         return self._observations(), {agent: {} for agent in self.agents}
 
+    def restart(self, seed: int | None = None) -> None:
+        """`reset` for who doesn't look at observations, such as policies that are given a `view`."""
+        self._restart(seed)
+        self._batch: Observation = {}  # of all agents, (M, ...); made when somebody looks
+        self.agents = self.possible_agents[:]
+
     def _observations(self) -> dict[str, Observation]:
+        if not self._batch:
+            shown, _ = self.instance.observed(self.observe)
+            self._batch = {name: np.ascontiguousarray(rows) for name, rows in shown.encode().items()}
         copies = {name: rows.copy() for name, rows in self._batch.items()}
         if len(copies) == 1:
             ((name, rows),) = copies.items()

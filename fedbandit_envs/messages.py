@@ -31,8 +31,9 @@ class Message:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     agents: IntArray | None = None  # (n,)
     present: Mapping[str, BoolArray] = field(default_factory=_empty)
-    costs: tuple[tuple[int | IntArray, int, int], ...] = field(init=False, repr=False)
-    """For each array the scalars of each agent of `agents`, one number where they are alike; of all; and their bytes."""
+    costs: tuple[tuple[BoolArray | None, int, int, int], ...] = field(init=False, repr=False)
+    """For each array its mask, if anything is left out, the scalars of each of the mask's entries (or else of each of
+    `agents`), those of all together, and the bytes of a scalar."""
 
     def __post_init__(self) -> None:
         fields, agents = self.__dict__, self.agents  # written to directly, because a frozen class can't be otherwise
@@ -46,20 +47,17 @@ class Message:
         for name, given in self.arrays.items():
             array, mask = np.asarray(given), masks.get(name)
             self._check_array(name, array)
-            sent, entries = array.size, None
+            kept = None if mask is None else int(np.count_nonzero(mask))
             if mask is not None:
                 masked += 1
                 self._check_mask(name, mask, array.shape)
-                kept = int(np.count_nonzero(mask))
-                if kept < mask.size:
-                    array = _wiped(array, mask)
-                    each = array.size // mask.size
-                    sent = kept * each
-                    if rows > 1:
-                        entries = _frozen(each * np.add.reduce(mask.reshape(rows, -1), axis=1))
-            # What was wiped is a copy already.
-            arrays[name] = _frozen(np.array(array) if sent == array.size else array)
-            costs.append((sent // rows if entries is None else entries, sent, array.itemsize))
+            if mask is None or kept is None or kept == mask.size:
+                arrays[name] = _frozen(np.array(array))
+                costs.append((None, array.size // rows, array.size, array.itemsize))
+            else:
+                arrays[name] = _frozen(_wiped(array, mask))
+                each = array.size // mask.size
+                costs.append((mask, each, each * kept, array.itemsize))
         if masked < len(masks):
             stray = next(name for name in masks if name not in arrays)
             self._check_mask(stray, masks[stray], None)
@@ -137,17 +135,23 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return self._summed([entries for entries, _, _ in self.costs])
+        return self._summed([1] * len(self.costs))
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return self._summed([entries * size for entries, _, size in self.costs])
+        return self._summed([size for *_, size in self.costs])
 
-    def _summed(self, costs: list[int | IntArray]) -> IntArray:
-        total: IntArray = np.zeros(1 if self.agents is None else len(self.agents), dtype=np.int64)
-        for cost in costs:
-            total += cost
+    def _summed(self, worth: list[int]) -> IntArray:
+        rows = 1 if self.agents is None else len(self.agents)
+        total: IntArray = np.zeros(rows, dtype=np.int64)
+        for (mask, each, _, _), scalar in zip(self.costs, worth, strict=True):
+            total += each * scalar if mask is None else each * scalar * in_rows(mask, rows)
         return total
+
+
+def in_rows(counts: NDArray[Any], rows: int) -> IntArray:
+    """(rows,) sums over all other axes, of what is there for each row."""
+    return np.asarray(np.add.reduce(counts.reshape(rows, -1), axis=1, dtype=np.int64))
 
 
 def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:

@@ -78,6 +78,18 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
         """A new run."""
         first = self.env.reset(seed=seed, options=options)
+        self._begin()
+        return first
+
+    def start(self, seed: int | None = None) -> None:
+        """A new run, as `reset`, without the observations, which no policy looks at."""
+        if type(self.env).reset is HiddenContextBandit.reset:  # neither a wrapper nor a subclass that must know of it
+            self.bandit.restart(seed)
+        else:
+            self.env.reset(seed=seed)
+        self._begin()
+
+    def _begin(self) -> None:
         observes = self.policy.observes
         view = self.bandit.view("truth" if observes == "truth" else None)
         self._view = view
@@ -99,7 +111,6 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._exchanges: list[Exchange] = []
         self._lost: list[Fault] = []
         self._started = True
-        return first
 
     @property
     def done(self) -> bool:
@@ -257,7 +268,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             raise ValueError(f"state: expected the blocks {mine}, got {blocks}; use the same blocks")
         if self._record and not state["recorded"]:
             raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
-        self.reset(seed=int(state["seed"]))
+        self.start(seed=int(state["seed"]))
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._checkpoints.restore(state["checkpoints"])
@@ -287,7 +298,7 @@ def play(
     Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
     """
     rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
-    rounds.reset(seed=seed)
+    rounds.start(seed)
     while not rounds.done:
         rounds.advance()
     return rounds.history()

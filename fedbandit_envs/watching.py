@@ -165,11 +165,11 @@ class WatchedRounds(CommunicationRounds):
         super().__init__(env, policy, blocks=blocks, record=True)
         self._watch, self._apart = watch, apart
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+    def _begin(self) -> None:
         """A new run, with its sides wrapped."""
         name = type(self.policy).__name__
         with self._watch.verb(f"{name}.agents or {name}.server"):
-            first = super().reset(seed=seed, options=options)
+            super()._begin()
             if self._apart:
                 view = self.bandit.view("truth" if self.policy.observes == "truth" else None)
                 self._sides = [copy.deepcopy(self.policy).agents(view.rows(rows)) for rows in self._blocks]
@@ -180,7 +180,6 @@ class WatchedRounds(CommunicationRounds):
             for rows, side in zip(self._blocks, self._sides, strict=True)
         ]
         self._server = _WatchedServer(self._server, self._watch)
-        return first
 
     def advance(self) -> None:
         """One turn, with a name for what the rounds and the channel refuse."""

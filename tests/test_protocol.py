@@ -126,11 +126,11 @@ class TestMessage:
 
     def test_what_a_message_costs_cannot_be_written(self):
         message = Message("x", {"a": np.ones(2), "b": np.ones(2)}, np.array([0, 1]), {"a": np.array([True, False])})
-        ((entries, _, _), _) = message.costs
+        ((mask, *_), _) = message.costs
         with pytest.raises(ValueError, match="read-only"):
-            entries[0] = 0
+            mask[0] = True
         with pytest.raises(TypeError):
-            message.costs[1] = (0, 0, 0)
+            message.costs[1] = (None, 0, 0, 0)
 
     def test_a_mask_wipes_what_is_not_present(self):
         hidden = np.array([[1.5, np.nan], [2.5, 3.5]])
