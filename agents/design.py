@@ -45,7 +45,7 @@ _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more o
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
 _SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
-_CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
+CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
 
@@ -231,7 +231,7 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
         inverse[unheard] = 0
         entries = inverse.reshape(len(inverse), -1)
         # The product of trace and norm is more than the ratio of the eigenvalues.
-        if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < _CLEARLY_REGULAR**2:
+        if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < CLEARLY_REGULAR**2:
             return inverse
     except np.linalg.LinAlgError:
         pass

@@ -5,9 +5,11 @@ import math
 import numpy as np
 
 from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
-from fedbandit_envs.validation import BoolArray, FloatArray
+from fedbandit_envs.plans import places
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 _TINY = np.finfo(np.float64).tiny
+CLEARLY_FULL = 1e-12  # product of a matrix's eigenvalues over their sum: more, and it has full rank
 NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction
 
 
@@ -70,6 +72,29 @@ def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     return inner_products(psi, theta)
 
 
+def predictions_and_widths(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """r = psi^T theta_a and ||psi||_{V_a}, each (n, K)."""
+    return predictions(psi, theta), np.sqrt(squared_widths(psi, V))
+
+
+def survivors(
+    r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
+) -> tuple[BoolArray, IntArray]:
+    """A_i^p = {a : r_a + u_a >= r_best - u_best} (n, K) of the `active` arms, and the best arms (n,).
+
+    An arm that is not `known` (K,), because its explorers were all lost, is neither best nor eliminated; where none of
+    the active ones is known, `best` (n,) stays.
+    """
+    every = np.count_nonzero(known) == known.size
+    candidates = active if every else active & known
+    found = np.where(candidates, r, -np.inf).argmax(axis=1)
+    if not every:
+        found = np.where(candidates.any(axis=1), found, best)
+    where = places(found, r.shape[1])
+    kept = r + u >= (r.take(where) - u.take(where))[:, None]
+    return active & (kept if every else kept | ~known), found
+
+
 def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
     """left^T right along the last axis, dimension by dimension: rows can't depend on each other, and d is small."""
     total = left[..., 0] * right[..., 0]
@@ -104,7 +129,7 @@ def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
     # where they add up to 1 is less than the ratio of least to largest, so mostly it tells at once.
     traces = np.maximum(V.trace(axis1=1, axis2=2), _TINY)
-    if np.minimum.reduce(np.linalg.det(V / traces[:, None, None])) > 1e-12:
+    if np.minimum.reduce(np.linalg.det(V / traces[:, None, None])) > CLEARLY_FULL:
         return None
     values, vectors = np.linalg.eigh(V)
     missing = values <= 1e-14 * values[:, -1:]

@@ -16,12 +16,11 @@ from fedbandit_agents.estimation import (
     inner_products,
     local_estimate,
     number_of_phases,
-    predictions,
-    squared_widths,
+    predictions_and_widths,
+    survivors,
     unit_vectors,
 )
 from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.plans import places
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
 from fedbandit_envs.validation import (
     BoolArray,
@@ -132,17 +131,7 @@ class PhasedAgents(AgentSide):
     def _eliminate(self, down: Message) -> None:
         """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
         r, u = self.estimates(down)
-        known = self._known(down)
-        every = np.count_nonzero(known) == known.size
-        candidates = self.active if every else self.active & known
-        best = np.where(candidates, r, -np.inf).argmax(axis=1)
-        if not every:
-            # An arm of which nothing was heard (its explorers were all lost) is neither best nor eliminated.
-            best = np.where(candidates.any(axis=1), best, self.best)
-        where = places(best, r.shape[1])
-        kept = r + u >= (r.take(where) - u.take(where))[:, None]
-        self.active = self.active & (kept if every else kept | ~known)
-        self.best = best
+        self.active, self.best = survivors(r, u, self.active, self._known(down), self.best)
 
     def _known(self, down: Message) -> BoolArray:
         """(K,) arms that the server's estimates speak of; (1,): of all alike."""
@@ -150,8 +139,8 @@ class PhasedAgents(AgentSide):
 
     def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
         """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
-        psi = self.view.psi
-        return predictions(psi, down["theta"]), self.scale * np.sqrt(squared_widths(psi, down["V"]))
+        r, widths = predictions_and_widths(self.view.psi, down["theta"], down["V"])
+        return r, self.scale * widths
 
     def report(self, feedback: Feedback) -> Message | None:
         """The active sets, or the estimates of the arms that were explored."""

@@ -282,8 +282,9 @@ class Linear:
 
 def _with_norms_in_range(first: FloatArray, rng: np.random.Generator, dim: int) -> FloatArray:
     """(M, K, d) vectors with the given first coordinates and norms in [0.5, 1], in random directions."""
-    low = np.sqrt((0.25 - first**2).clip(min=0))
-    high = np.sqrt((1 - first**2).clip(min=0))
+    squares = first**2
+    low, high = np.sqrt(np.maximum(0.25 - squares, 0)), np.sqrt(np.maximum(1 - squares, 0))
     direction = rng.standard_normal((*first.shape, dim - 1))
     direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
-    return np.concatenate([first[..., None], rng.uniform(low, high)[..., None] * direction], axis=-1)
+    radius = low + (high - low) * rng.random(first.shape)
+    return np.concatenate([first[..., None], radius[..., None] * direction], axis=-1)

@@ -32,6 +32,11 @@ def places(arm: IntArray, num_arms: int) -> IntArray:
     return _row_starts(len(arm), num_arms) + arm
 
 
+def _huge_below_zero(numbers: IntArray) -> NDArray[np.uint64]:
+    """Whole numbers of which those below 0 become huge, so that one look at the largest tells of both ends."""
+    return numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers.astype(np.uint64, copy=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed."""
@@ -98,8 +103,8 @@ class Plan:
         self._check_form((num_agents, num_arms))
         explores = self.explore is not nothing and np.count_nonzero(self.explore) > 0
         exploration = self._checked_exploration() if explores else None
-        # What is below 0 becomes huge. A plan without steps needs an arm too: others may have longer ones.
-        if np.maximum.reduce(self.arm.astype(np.uint64, copy=False)) >= num_arms:
+        # A plan without steps needs an arm too: others may have longer ones.
+        if np.maximum.reduce(_huge_below_zero(self.arm)) >= num_arms:
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
@@ -124,8 +129,8 @@ class Plan:
             )
 
     def _checked_exploration(self) -> IntArray:
-        # What is below 0 becomes huge here too; a sum of numbers that are not can overflow.
-        most = int(np.maximum.reduce(self.explore.astype(np.uint64, copy=False), axis=None))
+        # A sum of numbers that are not below 0 can overflow.
+        most = int(np.maximum.reduce(_huge_below_zero(self.explore), axis=None))
         exploration = self.exploration
         if most <= self.length:
             most = int(np.maximum.reduce(exploration))

@@ -187,7 +187,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
         plans = []
         for rows, side in zip(self._blocks, self._sides, strict=True):
-            plan = side.plan(None if down is None else down.for_agents(rows), remaining)
+            theirs = down if down is None or self._together else down.for_agents(rows)
+            plan = side.plan(theirs, remaining)
             if not isinstance(plan, Plan):
                 raise ProtocolError(
                     f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
