@@ -147,7 +147,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """What was really pulled, and the sums of the rewards; exploration and exploitation apart."""
+    """What was really pulled, and the sums of the rewards; exploration and exploitation apart. To be read only."""
 
     explored: IntArray  # (n, K) pulls
     explored_sums: FloatArray  # (n, K) of their rewards

@@ -115,8 +115,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     @property
     def done(self) -> bool:
         """Whether the horizon is reached."""
-        if not self._started:
-            self._check_started()
+        self._check_started()
         return self._taken >= self.constants.horizon
 
     def _check_started(self) -> None:
@@ -129,10 +128,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         Raises:
             QuorumLost: when too few agents were heard: the round is lost for all, and another call goes on after it.
         """
-        if self.done:
-            raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
+        self._check_started()
         step, down = self._taken, self._pending
         remaining = self.constants.horizon - step
+        if remaining <= 0:
+            raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
         plan = self._planned(down, remaining).cut(remaining)
         feedback = self._pulled(plan)
         self._count(plan, feedback)
@@ -141,19 +141,26 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             asked, pulled = plan.rows(everyone), feedback.rows(everyone)
         up, shortage = None, None
         if plan.length < remaining:  # after the last step nothing is reported or charged: nobody would use it
-            reports = [
-                side.report(feedback if self._together else feedback.rows(rows))
-                for rows, side in zip(self._blocks, self._sides, strict=True)
-            ]
-            known = len(self._lost)  # of earlier rounds: there need not be one in this turn
-            up = self._channel.up(reports, self._taken, None if self._faults is None else self._arriving)
-            shortage = None if self._faults is None else self._shortage(self._faults, self._lost[known:])
+            up, shortage = self._reported(feedback)
             answer = None if up is None or shortage is not None else self._server.answer(up)
-            self._pending = self._channel.down(answer)
+            self._pending = None if answer is None else self._channel.down(answer)
         if self._record:
             self._exchanges.append(Exchange(step, down, asked, pulled, up))
         if shortage is not None:
             raise shortage
+
+    def _reported(self, feedback: Feedback) -> tuple[Message | None, QuorumLost | None]:
+        """What the server hears from all blocks, and the error when that is too little."""
+        if self._together:
+            reports = [self._sides[0].report(feedback)]
+        else:
+            pairs = zip(self._blocks, self._sides, strict=True)
+            reports = [side.report(feedback.rows(rows)) for rows, side in pairs]
+        if self._faults is None:
+            return self._channel.up(reports, self._taken), None
+        known = len(self._lost)  # of earlier rounds: there need not be one in this turn
+        up = self._channel.up(reports, self._taken, self._arriving)
+        return up, self._shortage(self._faults, self._lost[known:])
 
     def _count(self, plan: Plan, feedback: Feedback) -> None:
         """Count the steps and pulls of a plan, or one more round without any."""
@@ -184,26 +191,27 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _planned(self, down: Message | None, remaining: int) -> Plan:
         """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""
-        num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
-        plans = []
-        for rows, side in zip(self._blocks, self._sides, strict=True):
-            theirs = down if down is None or self._together else down.for_agents(rows)
-            plan = side.plan(theirs, remaining)
-            if not isinstance(plan, Plan):
-                raise ProtocolError(
-                    f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
-                    "arm, length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
-                )
-            plans.append(plan.checked(len(rows), num_arms))
         if self._together:
-            return plans[0]
+            return self._checked_plan(self._sides[0], down, remaining, self.constants.num_agents)
+        num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
         length = 0
-        for rows, plan in zip(self._blocks, plans, strict=True):
+        for rows, side in zip(self._blocks, self._sides, strict=True):
+            theirs = None if down is None else down.for_agents(rows)
+            plan = self._checked_plan(side, theirs, remaining, len(rows))
             explore[rows], arm[rows] = plan.explore, plan.arm
             length = max(length, plan.length)
         return Plan.joint(explore, arm, length)
+
+    def _checked_plan(self, side: AgentSide, down: Message | None, remaining: int, num_agents: int) -> Plan:
+        plan = side.plan(down, remaining)
+        if not isinstance(plan, Plan):
+            raise ProtocolError(
+                f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
+                "arm, length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
+            )
+        return plan.checked(num_agents, self.constants.num_arms)
 
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:

@@ -115,9 +115,10 @@ def test_what_is_not_a_message_is_refused_with_the_reason(packet: Any, reason: s
 
 def test_sizes_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Any] = []
+    packets = claim("shape", [2, 10**5, 3]), claim("shape", [2, 2**60, 3])
     for name in ("zeros", "frombuffer", "unpackbits"):
         monkeypatch.setattr(np, name, lambda *arguments, **_: taken.append(arguments))
-    for packet in (claim("shape", [2, 10**5, 3]), claim("shape", [2, 2**60, 3])):
+    for packet in packets:
         with pytest.raises(WireError):
             unpack(packet, MOST, 1)
     assert not taken
