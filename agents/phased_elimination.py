@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.design import allocate, g_optimal, uniform
+from fedbandit_agents.design import allocate, check_compiled, g_optimal, uniform
 from fedbandit_agents.estimation import (
     aggregate,
     confidence,
@@ -49,6 +49,7 @@ class PhasedElimination(Policy):
     phases: int | None = None  # H in alpha; None: ceil(log_n T)
     allocation: str = "g-optimal"  # or "uniform" over the active arms
     gap: float = 0.1  # at which the design stops
+    compiled: bool = False  # whether the design is solved by compiled code (the extra of that name)
     pad: bool = True  # whether a phase lasts f_p + K steps; else as long as its longest exploration
     count_init: bool = True  # whether the steps and the regret of the initialisation count
 
@@ -64,6 +65,8 @@ class PhasedElimination(Policy):
             whole_number("phases", self.phases, at_least=1)
         one_of("allocation", self.allocation, ("g-optimal", "uniform"))
         real_number("gap", self.gap, above=0)
+        if true_or_false("compiled", self.compiled):
+            check_compiled()
         true_or_false("pad", self.pad)
         true_or_false("count_init", self.count_init)
 
@@ -217,7 +220,12 @@ class PhasedServer(ServerSide):
             start = None if self.designed is None else self.pi[agents][members]
             pi = uniform(active)
             pi[members] = g_optimal(
-                directions[members], active[members], gap=self.policy.gap, start=start, shared=self.shared
+                directions[members],
+                active[members],
+                gap=self.policy.gap,
+                start=start,
+                shared=self.shared,
+                compiled=self.policy.compiled,
             ).pi
             self.pi[agents] = pi
             self.designed = wanted
