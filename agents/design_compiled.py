@@ -26,7 +26,9 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 _UNEVEN, _UNMET, _MET, _TRIVIAL = range(4)  # outcomes; uneven: nothing done, directions have to be whitened first
 
-Point = tuple[FloatArray, FloatArray, FloatArray]  # pi (K, n), g (K, n), pivots of V (groups, d): their product is det V
+Point = tuple[
+    FloatArray, FloatArray, FloatArray
+]  # pi (K, n), g (K, n), pivots of V (groups, d): their product is det V
 
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "nsz"})
@@ -205,7 +207,13 @@ def _begin(active: BoolArray, chosen: IntArray, start: FloatArray, share: float,
 
 @_inner
 def _move(
-    pi: FloatArray, g: FloatArray, largest: FloatArray, doublings: int, drop: float, moved: FloatArray, total: FloatArray
+    pi: FloatArray,
+    g: FloatArray,
+    largest: FloatArray,
+    doublings: int,
+    drop: float,
+    moved: FloatArray,
+    total: FloatArray,
 ) -> None:
     """The multiplicative step, with g to the power 2^doublings, less the weights that `drop` > 0 says."""
     arms, n = pi.shape
