@@ -47,10 +47,10 @@ __all__ = [
     "uniform",
 ]
 
-_FIRST_ORDER = 29  # multiplicative steps before second-order ones (the compiled ones cost so much less: 201), and
-_FIRST_ORDER_COMPILED = 201
+_FIRST_ORDER = 29  # multiplicative steps before second-order ones, and
 _FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once; both for systems of
 _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more of the others
+_FIRST_ORDER_COMPILED = 201  # the first where they are compiled: they cost some hundredths of a second-order step
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none

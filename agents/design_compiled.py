@@ -1,9 +1,11 @@
 """The first-order climb of `design`, compiled by numba.
 
-Importing this compiles it, which takes some seconds once in a process: numba could keep the result on disk, but only
-as pickles. Sums run in an order that depends on the processor and on nothing else. Arrays hold the n agents that have a
-choice, arms first; s = d (d + 1) / 2 products of coordinates stand for x x^T. Loops are plain, and arrays that they
-write are passed in, because anything else takes long to compile.
+Importing this compiles it, about 5 s once in a process: numba could keep the result on disk, but only as pickles. Loops
+are plain, and arrays that they fill in come from outside, because anything else takes longer still to compile. Sums run
+in an order that depends on the processor and on nothing else.
+
+Arrays hold the n agents that have a choice, arms first; s = d (d + 1) / 2 products of coordinates stand for x x^T. A
+point (2, K, n) is pi and g, with the pivots of V (groups, d) beside it: their product is det V.
 """
 
 from functools import lru_cache
@@ -25,10 +27,6 @@ from fedbandit_agents.design_steps import (
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 _UNEVEN, _UNMET, _MET, _TRIVIAL = range(4)  # outcomes; uneven: nothing done, directions have to be whitened first
-
-Point = tuple[
-    FloatArray, FloatArray, FloatArray
-]  # pi (K, n), g (K, n), pivots of V (groups, d): their product is det V
 
 _inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 _sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "nsz"})
@@ -54,19 +52,24 @@ def _collect(
         for j in range(d):
             for k in range(d):
                 rest[m, j, k] = base[m, j, k]
-    own, dimension = np.empty((d, n)), 0
-    for a in range(arms):
-        m = a if groups == arms else 0
-        n = 0
-        for i in range(agents):
-            if n < len(chosen) and chosen[n] == i:
-                for j in range(d):
-                    own[j, n] = x[i, a, j] if active[i, a] else 0.0
-                n += 1
-            elif active[i, a]:
+    passed = 0
+    for i in range(agents):
+        if passed < n and chosen[passed] == i:
+            passed += 1
+            continue
+        for a in range(arms):
+            if active[i, a]:
+                m = a if groups == arms else 0
                 for j in range(d):
                     for k in range(d):
                         rest[m, j, k] += x[i, a, j] * x[i, a, k]
+    own, dimension = np.empty((d, n)), 0
+    for a in range(arms):
+        m = a if groups == arms else 0
+        for j in range(d):
+            row = own[j]
+            for i in range(n):
+                row[i] = x[chosen[i], a, j] if active[chosen[i], a] else 0.0
         size, t = 0.0, 0
         for j in range(d):
             size += rest[m, j, j]
@@ -86,7 +89,7 @@ def _collect(
     return dimension if groups == arms else d
 
 
-@_sum
+@_sum  # in any order, so that processors can add several terms at a time
 def _dot(left: FloatArray, right: FloatArray) -> float:
     total = 0.0
     for n in range(len(left)):
@@ -104,7 +107,8 @@ def _invert(V: FloatArray, L: FloatArray, pivots: FloatArray) -> float:
     trace, inverse_trace, evenness = 0.0, 0.0, 1.0
     for j in range(d):
         trace += V[j, j]
-    for j in range(d):
+    scale = d / trace
+    for j in range(d):  # L below its diagonal, and D^-1 on it
         for i in range(j, d):
             total = V[i, j]
             for k in range(j):
@@ -113,29 +117,30 @@ def _invert(V: FloatArray, L: FloatArray, pivots: FloatArray) -> float:
                 if not total > 0:
                     return 0.0
                 pivots[j] = total
-                evenness *= total * d / trace
-            L[i, j] = total / pivots[j]
-    for i in range(d):
+                evenness *= total * scale
+                L[j, j] = 1 / total
+            else:
+                L[i, j] = total * L[j, j]
+    for i in range(d):  # L^-1 in place of L
         for j in range(i):
-            total = 0.0
-            for k in range(j, i):
+            total = -L[i, j]
+            for k in range(j + 1, i):
                 total -= L[i, k] * L[k, j]
-            V[i, j] = total
-        for j in range(i):
-            L[i, j] = V[i, j]
+            L[i, j] = total
     for j in range(d):
         for k in range(j + 1):
-            total = 0.0
-            for i in range(j, d):
-                total += L[i, j] * L[i, k] / pivots[i]
+            total = L[j, j] if k == j else L[j, j] * L[j, k]
+            for i in range(j + 1, d):
+                total += L[i, j] * L[i, k] * L[i, i]
             V[j, k] = V[k, j] = total
         inverse_trace += V[j, j]
     return evenness if trace * inverse_trace * SINGULAR < 1 else 0.0  # more than the ratio of the eigenvalues
 
 
 @_inner
-def _evaluate(products: FloatArray, rest: FloatArray, pi: FloatArray, g: FloatArray, pivots: FloatArray) -> float:
+def _evaluate(products: FloatArray, rest: FloatArray, point: FloatArray, pivots: FloatArray) -> float:
     """Fills in g and the pivots at pi; returns the least of what `_invert` does."""
+    pi, g = point[0], point[1]
     groups, d = pivots.shape
     arms, _, n = products.shape
     each = arms // groups
@@ -169,8 +174,9 @@ def _evaluate(products: FloatArray, rest: FloatArray, pi: FloatArray, g: FloatAr
 
 
 @_inner
-def _gap(pi: FloatArray, g: FloatArray, largest: FloatArray) -> float:
+def _gap(point: FloatArray, largest: FloatArray) -> float:
     """G - D over these agents; fills in the largest g of each (n,)."""
+    pi, g = point[0], point[1]
     arms, n = pi.shape
     for i in range(n):
         largest[i] = 0.0
@@ -207,15 +213,10 @@ def _begin(active: BoolArray, chosen: IntArray, start: FloatArray, share: float,
 
 @_inner
 def _move(
-    pi: FloatArray,
-    g: FloatArray,
-    largest: FloatArray,
-    doublings: int,
-    drop: float,
-    moved: FloatArray,
-    total: FloatArray,
+    point: FloatArray, largest: FloatArray, doublings: int, drop: float, moved: FloatArray, total: FloatArray
 ) -> None:
     """The multiplicative step, with g to the power 2^doublings, less the weights that `drop` > 0 says."""
+    pi, g = point[0], point[1]
     arms, n = pi.shape
     mean = 0.0
     if drop > 0:
@@ -241,14 +242,14 @@ def _move(
 
 
 @_inner
-def _rose(here: Point, there: Point) -> bool:
+def _rose(here: FloatArray, before: FloatArray, there: FloatArray, after: FloatArray) -> bool:
     """Whether F is at least as high there: surely if, being concave, it still climbs there."""
+    pi, candidate, g = here[0], there[0], there[1]
     slope = 0.0
-    for a in range(len(here[0])):
-        slope += _dot(there[1][a], there[0][a]) - _dot(there[1][a], here[0][a])
+    for a in range(len(pi)):
+        slope += _dot(g[a], candidate[a]) - _dot(g[a], pi[a])
     if slope >= 0:
         return True
-    before, after = here[2], there[2]
     change = 0.0
     for m in range(before.shape[0]):
         for k in range(before.shape[1]):
@@ -260,9 +261,10 @@ def _rose(here: Point, there: Point) -> bool:
 def _climb(
     x: FloatArray, active: BoolArray, base: FloatArray, start: FloatArray, target: float, limit: int
 ) -> tuple[FloatArray, float, int, int, int]:
-    """Multiplicative steps over x (M, K, d), active (M, K) and base (groups, d, d), as of a `Problem`, not yet scaled.
+    """The warm start and the multiplicative steps of `design`, over x (M, K, d), active (M, K) and base (groups, d, d).
 
-    `start` (M, K) may have size 0. Returns pi (M, K), its gap, D if all V have full rank, the steps, and the outcome.
+    x need not be scaled: no g depends on that. `start` (M, K) may have size 0. Returns pi (M, K), its gap, D if all V
+    have full rank, the number of steps, and the outcome.
     """
     agents, arms, d = x.shape
     groups = len(base)
@@ -271,26 +273,26 @@ def _climb(
         count = 0
         for a in range(arms):
             count += active[i, a]
-            pi[i, a] = active[i, a]
+        for a in range(arms):
+            pi[i, a] = active[i, a] / count
         if count > 1:
             chosen[n] = i
             n += 1
     chosen = chosen[:n]
     products, rest = np.empty((arms, d * (d + 1) // 2, n)), np.empty((groups, d, d))
     dimension = _collect(x, active, base, chosen, products, rest)
-    here = (np.empty((arms, n)), np.empty((arms, n)), np.empty((groups, d)))
-    there = (np.empty((arms, n)), np.empty((arms, n)), np.empty((groups, d)))
-    largest, total = np.empty(n), np.empty(n)
+    points, pivots, largest, total = np.empty((2, 2, arms, n)), np.empty((2, groups, d)), np.empty(n), np.empty(n)
+    here, there = 0, 1
     for a in range(arms):
         for i in range(n):
-            here[0][a, i] = 1.0
-    if not _evaluate(products, rest, here[0], here[1], here[2]) > WELL_SPREAD:
+            points[here, 0, a, i] = 1.0
+    if not _evaluate(products, rest, points[here], pivots[here]) > WELL_SPREAD:
         return pi, np.inf, dimension, 0, _UNEVEN
     share, left, iteration, rejected, outcome = 1.0 if start.size else 0.0, np.inf, 0, 0, _UNMET
     while True:
-        _begin(active, chosen, start, share, here[0])
-        regular = _evaluate(products, rest, here[0], here[1], here[2]) > 0
-        left = _gap(here[0], here[1], largest) if regular else np.inf
+        _begin(active, chosen, start, share, points[here, 0])
+        regular = _evaluate(products, rest, points[here], pivots[here]) > 0
+        left = _gap(points[here], largest) if regular else np.inf
         if share < 1 or left <= target:
             break
         share = 1 - WARM_SHARE
@@ -300,10 +302,10 @@ def _climb(
             for drop in DROPS:
                 if share == 1:
                     break  # the start as it is
-                _move(here[0], here[1], largest, np.int64(0), drop, there[0], total)
-                if _evaluate(products, rest, there[0], there[1], there[2]) > 0:
-                    after = _gap(there[0], there[1], total)
-                    if after <= target and _rose(here, there):
+                _move(points[here], largest, np.int64(0), drop, points[there, 0], total)
+                if _evaluate(products, rest, points[there], pivots[there]) > 0:
+                    after = _gap(points[there], total)
+                    if after <= target and _rose(points[here], pivots[here], points[there], pivots[there]):
                         left, here = after, there
                         break
             break
@@ -311,18 +313,18 @@ def _climb(
             break
         rejected += 1
         for doublings in (iteration % DOUBLINGS, 0):  # the plain step never lowers F
-            _move(here[0], here[1], largest, doublings, 0.0, there[0], total)
-            regular = _evaluate(products, rest, there[0], there[1], there[2]) > 0
-            if regular and _rose(here, there):
+            _move(points[here], largest, doublings, 0.0, points[there, 0], total)
+            regular = _evaluate(products, rest, points[there], pivots[there]) > 0
+            if regular and _rose(points[here], pivots[here], points[there], pivots[there]):
                 rejected = 0 if doublings == iteration % DOUBLINGS else rejected
                 break
         if regular:
             here, there = there, here
             iteration += 1
-            left = _gap(here[0], here[1], largest)
+            left = _gap(points[here], largest)
     for i in range(n):
         for a in range(arms):
-            pi[chosen[i], a] = here[0][a, i]
+            pi[chosen[i], a] = points[here, 0, a, i]
     return pi, max(left, 0.0), dimension, iteration, outcome
 
 

@@ -1,6 +1,8 @@
 """The compiled solver of the design: proves what it says as the other does, and agrees with it."""
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -203,6 +205,17 @@ class TestCompiled:
             again = solve(same, frozen)
             assert again.pi.tobytes() == first.pi.tobytes()
             assert (again.gap, again.iterations) == (first.gap, first.iterations)
+
+    def test_numba_is_imported_by_the_first_design_only(self):
+        program = """
+import sys
+import fedbandit_agents, fedbandit_baselines, fedbandit_envs as fb
+policy = fb.make_policy("Fed-PECD", compiled=True)
+assert "numba" not in sys.modules
+fb.play(fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=30), policy, seed=0)
+assert "numba" in sys.modules
+"""
+        subprocess.run([sys.executable, "-c", program], check=True)
 
     def test_input_is_left_as_it_is(self):
         directions, active = random_problem(0)
