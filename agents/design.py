@@ -6,12 +6,21 @@ With D the sum of the ranks, sum pi g = D for every pi, G = D at the optimum, an
 how good a design is, whoever found it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 
 import numpy as np
 
 from fedbandit_agents.design_steps import (
+    DOUBLINGS,
+    DROPS,
+    NOTHING,
+    PATIENCE,
     RANK_TOLERANCE,
+    SINGULAR,
+    WARM_SHARE,
     InteriorPoint,
     Problem,
     block_sweep,
@@ -31,20 +40,18 @@ __all__ = [
     "Design",
     "allocate",
     "block_sweep",
+    "check_compiled",
     "g_optimal",
     "inverse_on_span",
     "multiplicative_step",
     "uniform",
 ]
 
-_WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank, and lets weights that were 0 return
-_DOUBLINGS = 4  # multiplicative steps take g to the powers 1, 2, 4, 8 in turn: far fewer than with power 1 alone
 _FIRST_ORDER = 29  # multiplicative steps before second-order ones, and
 _FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once; both for systems of
 _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more of the others
+_FIRST_ORDER_COMPILED = 201  # the first where they are compiled: they cost some hundredths of a second-order step
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
-_PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
-_SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
 CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
@@ -68,13 +75,22 @@ def g_optimal(
     start: FloatArray | None = None,
     shared: bool = False,
     max_iterations: int = 10_000,
+    compiled: bool = False,
 ) -> Design:
     """Solve the design over directions (M, K, d) and active sets (M, K) until G - D <= gap.
 
     `start` (M, K), an earlier pi, is cut down to the active sets: it is returned as it is if it still meets the gap.
-    `shared` uses one matrix for all arms, for arms with a common theta. Directions need not have norm 1.
+    `shared` uses one matrix for all arms, for arms with a common theta. Directions need not have norm 1. `compiled`
+    takes the first-order steps in compiled code, which needs numba: faster, with other rounding.
     """
     _check(directions, active, gap, start)
+    begun = None
+    if compiled:
+        size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
+        limit = max_iterations if size > _LARGEST_SYSTEM else int(_FIRST_ORDER_COMPILED * _dear(size))
+        begun = Design(*_first_order()(directions, active, gap, start, shared, min(limit, max_iterations)))
+        if begun.stopped != "iterations":
+            return begun
     solver, free, arms, agents, dimension = _prepare(directions, active, shared)
     pi = uniform(active)
     if not len(agents):
@@ -82,15 +98,19 @@ def g_optimal(
     chosen = ... if pi.size == len(arms) * len(agents) else (agents[:, None], arms)
     weights = pi[chosen].T.copy()  # (arms, agents)
     result = None
-    if start is not None:
+    if begun:
+        weights = np.maximum(begun.pi[chosen].T, NOTHING * free)
+    elif start is not None:
         kept = start[chosen].T * free
         total = np.add.reduce(kept)
         lost = total == 0  # agents that have none of their arms of then
         kept /= total + lost
         kept += weights * lost
         result = _still_good(solver, kept, gap)
-        weights = (1 - _WARM_SHARE) * kept + _WARM_SHARE * weights
-    weights, left, iterations, stopped = result or _climb(solver, weights, gap, max_iterations)
+        weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
+    weights, left, iterations, stopped = result or _climb(
+        solver, weights, gap, max_iterations, begun.iterations if begun else 0
+    )
     pi[chosen] = weights.T
     return Design(pi, left, dimension, iterations, stopped)
 
@@ -105,7 +125,7 @@ def _prepare(
     """What steps need, the pairs there are to choose from, as (arms, agents), which arms and agents, and D."""
     problem, ranks, _ = whiten(directions, active, shared)
     free, arms, agents = settle(problem)
-    solver = InteriorPoint(free) if unknowns(free) <= _LARGEST_SYSTEM else free
+    solver = InteriorPoint(free) if unknowns(*free.base.shape[:2]) <= _LARGEST_SYSTEM else free
     return solver, free.active, arms, agents, int(np.add.reduce(ranks))
 
 
@@ -116,20 +136,20 @@ def _still_good(solver: Solver, pi: FloatArray, target: float) -> Result | None:
     except np.linalg.LinAlgError:
         return None
     left = gap_of(pi, g)
-    if left > target or np.linalg.eigvalsh(information).min() < _SINGULAR:
+    if left > target or np.linalg.eigvalsh(information).min() < SINGULAR:
         return None
     return pi, max(left, 0.0), 0, "gap"
 
 
-def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -> Result:
-    """Steps from pi > 0 until the gap is met; F never falls from one to the next.
+def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, done: int = 0) -> Result:
+    """Steps from pi > 0, with some `done`, until the gap is met; F never falls from one to the next.
 
     Multiplicative steps cost little and soon come near; from there, interior-point steps finish.
     """
     information, g = solver.evaluate(pi)
     newton: InteriorPoint | None = None
     met, rejected = False, 0
-    for iteration in range(max_iterations + 1):
+    for iteration in range(done, max_iterations + 1):
         left = gap_of(pi, g)
         if left <= target:
             sparse = _sparse(solver, pi, information, g, target)
@@ -137,13 +157,13 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
                 pi, left = sparse or (pi, left)
                 return pi, max(left, 0.0), iteration, "gap"
             met = True  # one more second-order step, and there is room to drop weights
-        if rejected >= _PATIENCE:
+        if rejected >= PATIENCE:
             return pi, left, iteration, "stalled"
         if iteration == max_iterations:
             break
-        turn = iteration % _DOUBLINGS
+        turn = iteration % DOUBLINGS
         if newton is None and turn == 1 and iteration > 1 and isinstance(solver, InteriorPoint):
-            dear = max(1.0, solver.unknowns / _CHEAP) ** 2
+            dear = _dear(solver.unknowns)
             if iteration >= _FIRST_ORDER * dear or left > _FAR * dear * target:
                 newton = solver
                 newton.begin(pi, g)
@@ -159,6 +179,11 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int) -
             ahead = solver.evaluate(candidate)
         pi, (information, g) = candidate, ahead
     return pi, left, max_iterations, "iterations"
+
+
+def _dear(size: int) -> float:
+    """How much more of the first-order steps a second-order one has to save."""
+    return max(1.0, size / _CHEAP) ** 2
 
 
 def _rose(
@@ -179,7 +204,7 @@ def _sparse(
     """
     moved = multiplied(pi, g)
     worth, spare = pi * (np.vdot(pi, g) / pi.shape[1]), g.max(0) - g
-    for share in (0.3, 0.03, 0.003):
+    for share in DROPS:
         candidate = np.where(worth >= share * spare, moved, 0.0)
         candidate /= candidate.sum(0)
         try:
@@ -190,6 +215,23 @@ def _sparse(
         if after <= target and _rose(pi, information, candidate, ahead, g_ahead):
             return candidate, after
     return None
+
+
+def check_compiled() -> None:
+    """Refuses where numba is missing."""
+    if find_spec("numba") is None:
+        raise ImportError(
+            "compiled: expected numba to be installed, got none; pip install 'fedbandit-envs[compiled]', or leave "
+            "compiled out"
+        )
+
+
+@lru_cache(maxsize=1)
+def _first_order() -> Callable[..., tuple[FloatArray, float, int, int, str]]:
+    check_compiled()
+    from fedbandit_agents.design_compiled import first_order  # numba takes long to import, and then to compile
+
+    return first_order
 
 
 def uniform(active: BoolArray) -> FloatArray:

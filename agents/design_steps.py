@@ -17,11 +17,16 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
 
-_WELL_SPREAD = 1e-4  # det over that of the ball with the same trace: eigenvalues then differ by some thousands at most
+WARM_SHARE = 0.5  # of uniform weight in a warm start: restores rank, and lets weights that were 0 return
+DOUBLINGS = 4  # multiplicative steps take g to the powers 1, 2, 4, 8 in turn: far fewer than with power 1 alone
+PATIENCE = 10  # steps in a row that would lower F before rounding is blamed
+SINGULAR = 1e-12  # eigenvalue of V, in coordinates where a design with finite G has none below 1 / (M G)
+DROPS = (0.3, 0.03, 0.003)  # how small weights must be beside what they spare to be dropped; the most is tried first
+WELL_SPREAD = 1e-4  # det over that of the ball with the same trace: eigenvalues then differ by some thousands at most
 _CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely count, and surely do not
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
-_NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
+NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
 _LEAST_DETERMINANT = 1e-6  # of matrices whose largest eigenvalue is about 1, for inverses by cofactors
 # Entries 00, 01, 02, 11, 12, 22 of a symmetric matrix: cofactor n is a product of entries less another, 6 places on.
 _FACTORS = np.array([[3, 2, 1, 0, 1, 0, 4, 1, 2, 2, 0, 1], [5, 4, 4, 5, 2, 3, 4, 5, 3, 2, 4, 1]])
@@ -107,7 +112,7 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
         mean = gram.trace(axis1=1, axis2=2) / d  # of the eigenvalues
         nobody = mean == 0
         base = _identity(d) * nobody[:, None, None]
-        if np.logical_and.reduce(np.linalg.det(gram + base) > _WELL_SPREAD * mean**d):
+        if np.logical_and.reduce(np.linalg.det(gram + base) > WELL_SPREAD * mean**d):
             scale = (~nobody / np.sqrt(mean + nobody))[:, None, None]
             return Problem(raw * scale, mask.copy(), base), d * ~nobody, _identity(d) * scale
     axes, values, ranks = span(raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw)
@@ -156,7 +161,7 @@ def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
 
 def multiplied(pi: FloatArray, g: FloatArray, doublings: int = 0) -> FloatArray:
     """The multiplicative step where g is known, with g to the power 2^doublings: only power 1 is sure to raise F."""
-    raised = g + _NOTHING  # an agent all of whose vectors are zero stays where it is
+    raised = g + NOTHING  # an agent all of whose vectors are zero stays where it is
     for _ in range(doublings):
         raised *= raised
     raised *= pi
@@ -208,10 +213,9 @@ def _triangle(d: int) -> tuple[IntArray, IntArray, IntArray, FloatArray, IntArra
     return rows, columns, rows * d + columns, times, entry, ik, jl, il
 
 
-def unknowns(problem: Problem) -> int:
+def unknowns(groups: int, d: int) -> int:
     """The size of the linear system of an interior-point step."""
-    groups, d = problem.base.shape[:2]
-    return int(groups * d * (d + 1) // 2)
+    return groups * d * (d + 1) // 2
 
 
 def by_cofactors(upper: FloatArray) -> FloatArray | None:
@@ -240,7 +244,7 @@ class InteriorPoint:
 
     def __init__(self, problem: Problem) -> None:
         rows, columns, self.upper, self.times, self.entry = _triangle(problem.x.shape[1])[:5]
-        self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(problem)
+        self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(*problem.base.shape[:2])
         self.products = problem.x.take(rows, axis=1)  # (K, s, M)
         self.products *= problem.x.take(columns, axis=1)
         self.based = bool(np.count_nonzero(problem.base))

@@ -74,13 +74,12 @@ def _predicted(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[bool,
 
 def predictions_and_widths(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
     """r = psi^T theta_a and ||psi||_{V_a}, each (n, K)."""
-    full, r, widths = _predicted(psi, theta, V)
+    full, r, widths = _predicted(*map(np.ascontiguousarray, (psi, theta, V)))
     return (r, widths) if full else estimation.predictions_and_widths(psi, theta, V)
 
 
 @njit(float64[:, :, ::1](_given(float64, 2), _given(float64, 3), _given(float64, 2)), error_model="numpy")
-def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
-    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
+def _local(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
     agents, arms, d = psi.shape
     theta = np.empty((agents, arms, d))
     for i in range(agents):
@@ -92,16 +91,20 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
     return theta
 
 
+def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
+    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
+    return _local(*map(np.ascontiguousarray, (mean_rewards, psi, squares)))
+
+
 @njit(
     types.Tuple((boolean[:, ::1], int64[::1]))(
         _given(float64, 2), _given(float64, 2), _given(boolean, 2), _given(boolean, 1), _given(int64, 1)
     ),
     error_model="numpy",
 )
-def survivors(
+def _surviving(
     r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
 ) -> tuple[BoolArray, IntArray]:
-    """A_i^p (n, K) of the active arms, and the best arms (n,), as in `estimation`."""
     agents, arms = r.shape
     kept, found = np.empty((agents, arms), np.bool_), np.empty(agents, np.int64)
     for i in range(agents):
@@ -115,6 +118,13 @@ def survivors(
             kept[i, a] = active[i, a] and (r[i, a] + u[i, a] >= threshold or not known[a % len(known)])
         found[i] = top
     return kept, found
+
+
+def survivors(
+    r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
+) -> tuple[BoolArray, IntArray]:
+    """A_i^p (n, K) of the active arms, and the best arms (n,)."""
+    return _surviving(*map(np.ascontiguousarray, (r, u, active, known, best)))
 
 
 @njit(
@@ -169,5 +179,5 @@ def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a (K, d) and V_a (K, d, d) from estimates and directions (n, K, d) and weights (n, K)."""
-    regular, mean, V = _aggregated(theta, directions, weights)
+    regular, mean, V = _aggregated(*map(np.ascontiguousarray, (theta, directions, weights)))
     return (mean, V) if regular else estimation.aggregate(theta, directions, weights)

@@ -5,21 +5,14 @@ agents explore and send their estimates.
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.design import allocate, g_optimal, uniform
-from fedbandit_agents.estimation import (
-    aggregate,
-    confidence,
-    inner_products,
-    local_estimate,
-    number_of_phases,
-    predictions_and_widths,
-    survivors,
-    unit_vectors,
-)
+from fedbandit_agents.design import allocate, check_compiled, g_optimal, uniform
+from fedbandit_agents import estimation
+from fedbandit_agents.estimation import confidence, inner_products, number_of_phases, unit_vectors
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
 from fedbandit_envs.validation import (
@@ -49,6 +42,7 @@ class PhasedElimination(Policy):
     phases: int | None = None  # H in alpha; None: ceil(log_n T)
     allocation: str = "g-optimal"  # or "uniform" over the active arms
     gap: float = 0.1  # at which the design stops
+    compiled: bool = False  # whether designs and estimates come from compiled code (the extra of that name)
     pad: bool = True  # whether a phase lasts f_p + K steps; else as long as its longest exploration
     count_init: bool = True  # whether the steps and the regret of the initialisation count
 
@@ -64,6 +58,8 @@ class PhasedElimination(Policy):
             whole_number("phases", self.phases, at_least=1)
         one_of("allocation", self.allocation, ("g-optimal", "uniform"))
         real_number("gap", self.gap, above=0)
+        if true_or_false("compiled", self.compiled):
+            check_compiled()
         true_or_false("pad", self.pad)
         true_or_false("count_init", self.count_init)
 
@@ -79,6 +75,15 @@ class PhasedElimination(Policy):
     def uncounted_steps(self, constants: Constants) -> int:
         """The initialisation's, if they don't count."""
         return 0 if self.count_init else self.first * constants.num_arms
+
+    @property
+    def arithmetic(self) -> ModuleType:
+        """`estimation`, or the module with the same functions in compiled code."""
+        if not self.compiled:
+            return estimation
+        from fedbandit_agents import estimation_compiled  # numba takes long to import, and then to compile
+
+        return estimation_compiled
 
     def agents(self, view: View) -> "PhasedAgents":
         """Algorithm 1."""
@@ -131,6 +136,7 @@ class PhasedAgents(AgentSide):
     def _eliminate(self, down: Message) -> None:
         """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
         r, u = self.estimates(down)
+        survivors = self.policy.arithmetic.survivors
         self.active, self.best = survivors(r, u, self.active, self._known(down), self.best)
 
     def _known(self, down: Message) -> BoolArray:
@@ -139,7 +145,7 @@ class PhasedAgents(AgentSide):
 
     def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
         """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
-        r, widths = predictions_and_widths(self.view.psi, down["theta"], down["V"])
+        r, widths = self.policy.arithmetic.predictions_and_widths(self.view.psi, down["theta"], down["V"])
         return r, self.scale * widths
 
     def report(self, feedback: Feedback) -> Message | None:
@@ -153,8 +159,8 @@ class PhasedAgents(AgentSide):
         if not speakers:
             return None
         means = feedback.explored_sums / np.maximum(feedback.explored, 1)
-        estimates = {"theta": local_estimate(means, self.view.psi, self.squared_norms)} | self.extras()
-        message = Message("estimates", estimates, self.view.agents, {"theta": explored})
+        theta = self.policy.arithmetic.local_estimate(means, self.view.psi, self.squared_norms)
+        message = Message("estimates", {"theta": theta} | self.extras(), self.view.agents, {"theta": explored})
         return message if speakers == len(speaking) else message.rows(speaking)
 
     def extras(self) -> dict[str, FloatArray]:
@@ -210,7 +216,12 @@ class PhasedServer(ServerSide):
             start = None if self.designed is None else self.pi[agents][members]
             pi = uniform(active)
             pi[members] = g_optimal(
-                directions[members], active[members], gap=self.policy.gap, start=start, shared=self.shared
+                directions[members],
+                active[members],
+                gap=self.policy.gap,
+                start=start,
+                shared=self.shared,
+                compiled=self.policy.compiled,
             ).pi
             self.pi[agents] = pi
             self.designed = wanted
@@ -256,7 +267,8 @@ class PhasedServer(ServerSide):
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """theta_a (K, d) and V_a (K, d, d)."""
-        return aggregate(theta, directions, weights)
+        found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
+        return found
 
     def heard(self, weights: FloatArray) -> BoolArray:
         """(K,) the arms of A^p: those with any exploration behind them."""

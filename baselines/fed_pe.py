@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.estimation import aggregate, predictions, squared_widths
+from fedbandit_agents.estimation import predictions, squared_widths
 from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Message
@@ -122,7 +122,7 @@ class SharedThetaServer(PhasedServer):
     ) -> tuple[FloatArray, FloatArray]:
         """theta (1, d) and V (1, d, d)."""
         one_arm = (-1, 1, theta.shape[2])
-        return aggregate(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
+        return super().aggregated(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
 
     def heard(self, weights: FloatArray) -> BoolArray:
         """(1,) the one estimate speaks of every arm."""
