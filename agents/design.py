@@ -6,6 +6,7 @@ With D the sum of the ranks, sum pi g = D for every pi, G = D at the optimum, an
 how good a design is, whoever found it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -297,7 +298,8 @@ def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatAr
             f"every agent needs an active arm, agent {int(np.flatnonzero(~active.any(1))[0])} has none; "
             "leave agents without arms out of the design"
         )
-    if not np.logical_and.reduce(np.isfinite(directions), axis=None):
+    # The sum of squares mostly tells at once; it can overflow.
+    if not math.isfinite(np.vdot(directions, directions)) and not np.isfinite(directions).all():
         raise ValueError("directions must be finite, received NaN or infinity; check the reports they come from")
     if not gap > 0:
         raise ValueError(f"gap must be positive, received {gap}; 0.1 is usual, 1e-7 about the least that can be proved")

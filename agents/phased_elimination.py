@@ -214,8 +214,7 @@ class PhasedServer(ServerSide):
             wanted[agents] = active
         if self.designed is None or np.count_nonzero(self.designed != wanted):
             start = None if self.designed is None else self.pi[agents][members]
-            pi = uniform(active)
-            pi[members] = g_optimal(
+            pi = g_optimal(
                 directions[members],
                 active[members],
                 gap=self.policy.gap,
@@ -223,6 +222,10 @@ class PhasedServer(ServerSide):
                 shared=self.shared,
                 compiled=self.policy.compiled,
             ).pi
+            if len(pi) < len(active):
+                evenly = uniform(active)
+                evenly[members] = pi
+                pi = evenly
             self.pi[agents] = pi
             self.designed = wanted
         return allocate(self.pi[agents], active, budget, directions)
