@@ -5,6 +5,7 @@ agents explore and send their estimates.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import ClassVar
 
@@ -151,8 +152,7 @@ class PhasedAgents(AgentSide):
     def report(self, feedback: Feedback) -> Message | None:
         """The active sets, or the estimates of the arms that were explored."""
         if not self.exploring:
-            arms = self.active * np.arange(self.active.shape[1])
-            return Message("active", {"arms": arms}, self.view.agents, {"arms": self.active})
+            return Message("active", {"arms": _arms(*self.active.shape)}, self.view.agents, {"arms": self.active})
         explored = feedback.explored > 0
         speaking = np.logical_or.reduce(explored, axis=1)
         speakers = np.count_nonzero(speaking)
@@ -166,6 +166,12 @@ class PhasedAgents(AgentSide):
     def extras(self) -> dict[str, FloatArray]:
         """What else goes with the estimates; nothing here."""
         return {}
+
+
+@lru_cache(maxsize=8)
+def _arms(num_agents: int, num_arms: int) -> IntArray:
+    """(n, K) the numbers of the arms for each agent, read-only; a message leaves out those that it doesn't name."""
+    return np.broadcast_to(np.arange(num_arms), (num_agents, num_arms))
 
 
 class PhasedServer(ServerSide):
