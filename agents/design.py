@@ -113,7 +113,11 @@ def g_optimal(
         solver, weights, gap, max_iterations, begun.iterations if begun else 0
     )
     pi[chosen] = weights.T
-    return Design(pi, left, dimension, iterations, stopped)
+    design = Design(pi, left, dimension, iterations, stopped)
+    if begun and stopped == "stalled":  # hundreds of steps can end too near the boundary for second-order ones
+        again = g_optimal(directions, active, gap=gap, start=start, shared=shared, max_iterations=max_iterations)
+        return min(again, design, key=lambda found: found.gap)
+    return design
 
 
 Solver = Problem | InteriorPoint

@@ -160,6 +160,15 @@ class TestCompiled:
         assert_proved(design, directions, active, 1e-7)
         assert 201 < design.iterations < 230
 
+    def test_first_order_steps_that_end_too_near_the_boundary_are_not_the_last_word(self):
+        rng = np.random.default_rng(1403)
+        m, k, d = rng.integers(1, 60), rng.integers(1, 12), rng.integers(1, 7)
+        directions = rng.standard_normal((m, k, d))
+        directions[..., d // 2 + 1 :] = 0
+        active = rng.random((m, k)) < rng.uniform(0.2, 1)
+        active[np.arange(m), rng.integers(k, size=m)] = True
+        assert_proved(solve(directions, active, gap=1e-6), directions, active, 1e-6)
+
     def test_first_order_solver_for_large_problems_reaches_the_same_optimum(self, monkeypatch):
         directions, active = random_problem(1, m=20, k=5)
         monkeypatch.setattr("fedbandit_agents.design._LARGEST_SYSTEM", 0)
