@@ -244,14 +244,14 @@ def uniform(active: BoolArray) -> FloatArray:
     return np.asarray(active / np.add.reduce(active, axis=1, keepdims=True))
 
 
-def allocate(pi: FloatArray, active: BoolArray, budget: int, directions: FloatArray) -> IntArray:
+def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     """Whole pulls (M, K) of a phase: ceil(pi * budget), 0 where less than 1e-10 is due. Rows sum to <= budget + |A_i|.
 
     The pairs left out never cost an arm's V_a a dimension: where they would, they are pulled once.
     """
     if budget < 0:
         raise ValueError(f"budget must be 0 pulls or more, received {budget}; pass the phase's f_p")
-    due = pi * active * budget
+    due = pi * budget
     pulls = np.ceil(due).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
     if not np.count_nonzero(small):

@@ -72,9 +72,11 @@ def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     return inner_products(psi, theta)
 
 
-def predictions_and_widths(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """r = psi^T theta_a and ||psi||_{V_a}, each (n, K)."""
-    return predictions(psi, theta), np.sqrt(squared_widths(psi, V))
+def predictions_and_widths(
+    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """r = psi^T theta_a and u = scale ||psi||_{V_a}, each (n, K)."""
+    return predictions(psi, theta), scale * np.sqrt(squared_widths(psi, V))
 
 
 def survivors(

@@ -38,11 +38,13 @@ def _factor(V: FloatArray, L: FloatArray) -> bool:
 
 @njit(
     types.Tuple((boolean, float64[:, ::1], float64[:, ::1]))(
-        _given(float64, 3), _given(float64, 2), _given(float64, 3)
+        _given(float64, 3), _given(float64, 2), _given(float64, 3), float64
     ),
     error_model="numpy",
 )
-def _predicted(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[bool, FloatArray, FloatArray]:
+def _predicted(
+    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
+) -> tuple[bool, FloatArray, FloatArray]:
     """As `predictions_and_widths`, and whether every V has full rank: else the widths may be infinite."""
     agents, arms, d = psi.shape
     r, widths, L = np.empty((agents, arms)), np.empty((agents, arms)), np.empty((d, d))
@@ -68,14 +70,16 @@ def _predicted(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[bool,
                 for k in range(j + 1, d):
                     row += psi[i, a, k] * (2 * V[m, j, k])
                 square += row * psi[i, a, j]
-            widths[i, a] = np.sqrt(max(square, 0.0))
+            widths[i, a] = scale * np.sqrt(max(square, 0.0))
     return True, r, widths
 
 
-def predictions_and_widths(psi: FloatArray, theta: FloatArray, V: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """r = psi^T theta_a and ||psi||_{V_a}, each (n, K)."""
-    full, r, widths = _predicted(*map(np.ascontiguousarray, (psi, theta, V)))
-    return (r, widths) if full else estimation.predictions_and_widths(psi, theta, V)
+def predictions_and_widths(
+    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """r = psi^T theta_a and u = scale ||psi||_{V_a}, each (n, K)."""
+    full, r, widths = _predicted(*map(np.ascontiguousarray, (psi, theta, V)), scale)
+    return (r, widths) if full else estimation.predictions_and_widths(psi, theta, V, scale)
 
 
 @njit(float64[:, :, ::1](_given(float64, 2), _given(float64, 3), _given(float64, 2)), error_model="numpy")

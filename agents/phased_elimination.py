@@ -146,8 +146,10 @@ class PhasedAgents(AgentSide):
 
     def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
         """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
-        r, widths = self.policy.arithmetic.predictions_and_widths(self.view.psi, down["theta"], down["V"])
-        return r, self.scale * widths
+        estimated: tuple[FloatArray, FloatArray] = self.policy.arithmetic.predictions_and_widths(
+            self.view.psi, down["theta"], down["V"], self.scale
+        )
+        return estimated
 
     def report(self, feedback: Feedback) -> Message | None:
         """The active sets, or the estimates of the arms that were explored."""
@@ -213,7 +215,7 @@ class PhasedServer(ServerSide):
         budget, directions = self.policy.budget(self.phase), self.directions[agents]
         members = self._acquaintances(agents, active)
         if self.policy.allocation == "uniform" or not self.known[agents][members].size:
-            return allocate(uniform(active), active, budget, directions)
+            return allocate(uniform(active), budget, directions)
         wanted = active
         if len(active) < len(self.known):
             wanted = np.zeros(self.known.shape, dtype=bool)
@@ -234,7 +236,7 @@ class PhasedServer(ServerSide):
                 pi = evenly
             self.pi[agents] = pi
             self.designed = wanted
-        return allocate(self.pi[agents], active, budget, directions)
+        return allocate(self.pi[agents], budget, directions)
 
     def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
         """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""

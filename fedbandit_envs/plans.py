@@ -158,8 +158,8 @@ class Feedback:
     @classmethod
     def of_no_pulls(cls, plan: Plan) -> "Feedback":
         """What a plan without steps brings."""
-        none = np.zeros(len(plan.arm), dtype=np.int64)
-        return cls(plan.explore, np.zeros(plan.explore.shape), plan.arm, none, none.astype(np.float64))
+        n, num_arms = plan.explore.shape
+        return cls(plan.explore, np.zeros((n, num_arms)), plan.arm, np.zeros(n, dtype=np.int64), np.zeros(n))
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""

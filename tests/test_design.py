@@ -251,7 +251,7 @@ class TestAllocation:
     def test_rounding_covers_the_design_within_the_phase(self, seed, budget):
         directions, active = random_problem(seed)
         pi = g_optimal(directions, active).pi
-        pulls = allocate(pi, active, budget, directions)
+        pulls = allocate(pi, budget, directions)
         assert np.all(pulls >= pi * budget - 1e-9)
         assert np.all(pulls.sum(1) <= budget + active.sum(1))
         assert np.all(pulls[~active] == 0)
@@ -260,14 +260,13 @@ class TestAllocation:
         directions = np.zeros((3, 2, 2))
         directions[:, :, 0] = 1
         directions[0, 0] = [0, 1]  # the only one to see the second dimension of arm 0
-        active = np.ones((3, 2), bool)
         pi = np.array([[1e-12, 1 - 1e-12], [1 - 1e-12, 1e-12], [1.0, 0.0]])
-        pulls = allocate(pi, active, 64, directions)
+        pulls = allocate(pi, 64, directions)
         assert pulls.tolist() == [[1, 64], [64, 0], [64, 0]]
 
     def test_negative_budget_is_refused(self):
         with pytest.raises(ValueError, match="0 pulls or more, received -1"):
-            allocate(np.ones((1, 1)), np.ones((1, 1), bool), -1, np.ones((1, 1, 1)))
+            allocate(np.ones((1, 1)), -1, np.ones((1, 1, 1)))
 
     def test_uniform_spreads_over_the_active_arms(self):
         assert uniform(np.array([[True, True, False], [False, True, False]])).tolist() == [[0.5, 0.5, 0], [0, 1, 0]]
