@@ -72,11 +72,17 @@ def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
     return inner_products(psi, theta)
 
 
-def predictions_and_widths(
-    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
-) -> tuple[FloatArray, FloatArray]:
-    """r = psi^T theta_a and u = scale ||psi||_{V_a}, each (n, K)."""
-    return predictions(psi, theta), scale * np.sqrt(squared_widths(psi, V))
+def eliminated(
+    psi: FloatArray,
+    theta: FloatArray,
+    V: FloatArray,
+    scale: float,
+    active: BoolArray,
+    known: BoolArray,
+    best: IntArray,
+) -> tuple[BoolArray, IntArray]:
+    """The `survivors` by predictions r = psi^T theta_a and widths u = scale ||psi||_{V_a}."""
+    return survivors(predictions(psi, theta), scale * np.sqrt(squared_widths(psi, V)), active, known, best)
 
 
 def survivors(
@@ -130,9 +136,11 @@ def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
     """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K or 1, d, d) has full rank."""
     # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
     # where they add up to 1 is less than the ratio of least to largest, so mostly it tells at once.
-    traces = np.maximum(V.trace(axis1=1, axis2=2), _TINY)
-    if np.minimum.reduce(np.linalg.det(V / traces[:, None, None])) > CLEARLY_FULL:
-        return None
+    traces = V.trace(axis1=1, axis2=2)
+    empty = traces == 0  # arms of which nothing is known
+    shares = np.linalg.det(V / np.maximum(traces, _TINY)[:, None, None])
+    if np.logical_and.reduce((shares > CLEARLY_FULL) | empty):
+        return np.broadcast_to(empty, psi.shape[:2]) if np.count_nonzero(empty) else None
     values, vectors = np.linalg.eigh(V)
     missing = values <= 1e-14 * values[:, -1:]
     if not missing.any():

@@ -1,7 +1,7 @@
-"""The arithmetic of phased elimination, compiled by numba: the same functions as in `estimation`, of the same results.
+"""The arithmetic of phased elimination, compiled by numba: functions of `estimation`, under the same names.
 
-Predictions, widths and survivors are the same bit for bit; sums over agents differ by rounding. Where a matrix is not
-clearly regular, numpy's functions decide.
+What agents compute is the same bit for bit, sums over agents are the same but for rounding. Where a matrix is not
+clearly regular, numpy's functions decide. Importing this compiles it, some 2 s once in a process.
 """
 
 from typing import Any
@@ -20,66 +20,92 @@ def _given(kind: Any, axes: int) -> Any:
     return types.Array(kind, axes, "C", readonly=True)
 
 
-@njit(boolean(float64[:, ::1], float64[:, ::1]), error_model="numpy")
-def _factor(V: FloatArray, L: FloatArray) -> bool:
-    """V = L D L^T with ones on the diagonal of L, where D is put; False if V is not positive."""
+@njit(boolean(float64[:, ::1]), error_model="numpy", no_cpython_wrapper=True)
+def _factor(V: FloatArray) -> bool:
+    """Puts the factors of V = L D L^T below and on its diagonal, where L has ones; False if V is not positive."""
     for j in range(len(V)):
         for i in range(j, len(V)):
-            entry = V[i, j]
             for k in range(j):
-                entry -= L[i, k] * L[j, k] * L[k, k]
+                V[i, j] -= V[i, k] * V[j, k] * V[k, k]
             if i > j:
-                entry /= L[j, j]
-            elif not entry > 0:
+                V[i, j] /= V[j, j]
+            elif not V[j, j] > 0:
                 return False
-            L[i, j] = entry
     return True
 
 
 @njit(
-    types.Tuple((boolean, float64[:, ::1], float64[:, ::1]))(
-        _given(float64, 3), _given(float64, 2), _given(float64, 3), float64
+    types.Tuple((boolean, boolean[:, ::1], int64[::1]))(
+        _given(float64, 3),
+        _given(float64, 2),
+        _given(float64, 3),
+        float64,
+        _given(boolean, 2),
+        _given(boolean, 1),
+        _given(int64, 1),
     ),
     error_model="numpy",
 )
-def _predicted(
-    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
-) -> tuple[bool, FloatArray, FloatArray]:
-    """As `predictions_and_widths`, and whether every V has full rank: else the widths may be infinite."""
+def _eliminated(
+    psi: FloatArray,
+    theta: FloatArray,
+    V: FloatArray,
+    scale: float,
+    active: BoolArray,
+    known: BoolArray,
+    best: IntArray,
+) -> tuple[bool, BoolArray, IntArray]:
+    """As `eliminated`, and whether every known V has full rank: else widths may be infinite, which is not seen here."""
     agents, arms, d = psi.shape
-    r, widths, L = np.empty((agents, arms)), np.empty((agents, arms)), np.empty((d, d))
+    kept, found = np.empty((agents, arms), np.bool_), np.empty(agents, np.int64)
     for m in range(len(V)):
-        trace, shares = 0.0, 1.0
+        if not known[m]:
+            continue
+        L, trace, shares = V[m].copy(), 0.0, 1.0
         for j in range(d):
             trace += V[m, j, j]
-        if not _factor(V[m].copy(), L):
-            return False, r, widths
+        full = _factor(L)
         for j in range(d):
             shares *= L[j, j] / trace
-        if not shares > CLEARLY_FULL:
-            return False, r, widths
+        if not (full and shares > CLEARLY_FULL):
+            return False, kept, found
+    r, u = np.empty(arms), np.empty(arms)
     for i in range(agents):
+        top = -1
         for a in range(arms):
             m = a if len(V) > 1 else 0
             total, square = psi[i, a, 0] * theta[m, 0], 0.0
             for j in range(1, d):
                 total += psi[i, a, j] * theta[m, j]
-            r[i, a] = total
             for j in range(d):
                 row = psi[i, a, j] * V[m, j, j]
                 for k in range(j + 1, d):
                     row += psi[i, a, k] * (2 * V[m, j, k])
                 square += row * psi[i, a, j]
-            widths[i, a] = scale * np.sqrt(max(square, 0.0))
-    return True, r, widths
+            r[a], u[a] = total, scale * np.sqrt(max(square, 0.0))
+            if active[i, a] and known[m] and (top < 0 or r[a] > r[top]):
+                top = a
+        top = best[i] if top < 0 else top
+        for a in range(arms):
+            m = a if len(V) > 1 else 0
+            kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] or not known[m])
+        found[i] = top
+    return True, kept, found
 
 
-def predictions_and_widths(
-    psi: FloatArray, theta: FloatArray, V: FloatArray, scale: float
-) -> tuple[FloatArray, FloatArray]:
-    """r = psi^T theta_a and u = scale ||psi||_{V_a}, each (n, K)."""
-    full, r, widths = _predicted(*map(np.ascontiguousarray, (psi, theta, V)), scale)
-    return (r, widths) if full else estimation.predictions_and_widths(psi, theta, V, scale)
+def eliminated(
+    psi: FloatArray,
+    theta: FloatArray,
+    V: FloatArray,
+    scale: float,
+    active: BoolArray,
+    known: BoolArray,
+    best: IntArray,
+) -> tuple[BoolArray, IntArray]:
+    """The arms that survive (n, K), and the best ones (n,)."""
+    psi, theta, V, active = map(np.ascontiguousarray, (psi, theta, V, active))
+    full, kept, found = _eliminated(psi, theta, V, scale, active, known, best)
+    return (kept, found) if full else estimation.eliminated(psi, theta, V, scale, active, known, best)
 
 
 @njit(float64[:, :, ::1](_given(float64, 2), _given(float64, 3), _given(float64, 2)), error_model="numpy")
@@ -101,37 +127,6 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
 
 
 @njit(
-    types.Tuple((boolean[:, ::1], int64[::1]))(
-        _given(float64, 2), _given(float64, 2), _given(boolean, 2), _given(boolean, 1), _given(int64, 1)
-    ),
-    error_model="numpy",
-)
-def _surviving(
-    r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
-) -> tuple[BoolArray, IntArray]:
-    agents, arms = r.shape
-    kept, found = np.empty((agents, arms), np.bool_), np.empty(agents, np.int64)
-    for i in range(agents):
-        top = -1
-        for a in range(arms):
-            if active[i, a] and known[a % len(known)] and (top < 0 or r[i, a] > r[i, top]):
-                top = a
-        top = best[i] if top < 0 else top
-        threshold = r[i, top] - u[i, top]
-        for a in range(arms):
-            kept[i, a] = active[i, a] and (r[i, a] + u[i, a] >= threshold or not known[a % len(known)])
-        found[i] = top
-    return kept, found
-
-
-def survivors(
-    r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
-) -> tuple[BoolArray, IntArray]:
-    """A_i^p (n, K) of the active arms, and the best arms (n,)."""
-    return _surviving(*map(np.ascontiguousarray, (r, u, active, known, best)))
-
-
-@njit(
     types.Tuple((boolean, float64[:, ::1], float64[:, :, ::1]))(
         _given(float64, 3), _given(float64, 3), _given(float64, 2)
     ),
@@ -140,8 +135,7 @@ def survivors(
 def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[bool, FloatArray, FloatArray]:
     """As `aggregate`, and whether every sum of w e e^T that has a weight is clearly regular."""
     agents, arms, d = directions.shape
-    mean, total, L = np.zeros((arms, d)), np.zeros((arms, d)), np.empty((d, d))
-    V = np.zeros((arms, d, d))
+    mean, total, V = np.zeros((arms, d)), np.zeros((arms, d)), np.zeros((arms, d, d))
     for i in range(agents):
         for a in range(arms):
             weight = weights[i, a]
@@ -156,9 +150,10 @@ def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) 
             trace += V[a, j, j]
         if trace == 0:
             continue  # nobody was heard
-        if not _factor(V[a], L):
+        if not _factor(V[a]):
             return False, mean, V
-        # L becomes its inverse, below the diagonal; then V^-1 is the sum of its rows' products over D.
+        # The inverse of L, below the diagonal; the inverse of V is the sum of its rows' products over D.
+        L = V[a].copy()
         for i in range(d):
             for j in range(i):
                 entry = -L[i, j]

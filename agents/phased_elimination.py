@@ -115,7 +115,7 @@ class PhasedAgents(AgentSide):
             return Plan.explore_each(self.policy.first, n, num_arms)
         if self.exploring:  # what comes down now are estimates
             if down is not None:
-                self._eliminate(down)
+                self.active, self.best = self.eliminated(down)
             self.phase += 1
             self.exploring = False
             return Plan.wait(n, num_arms)
@@ -134,22 +134,12 @@ class PhasedAgents(AgentSide):
             return slice(None)
         return np.isin(self.view.agents, down.agents)
 
-    def _eliminate(self, down: Message) -> None:
-        """Lines 5 to 8: A_i^p = {a : r_a + u_a >= r_best - u_best}."""
-        r, u = self.estimates(down)
-        survivors = self.policy.arithmetic.survivors
-        self.active, self.best = survivors(r, u, self.active, self._known(down), self.best)
-
-    def _known(self, down: Message) -> BoolArray:
-        """(K,) arms that the server's estimates speak of; (1,): of all alike."""
-        return down.present["theta"]
-
-    def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
-        """Predicted rewards r = psi^T theta_a and widths u = w sigma alpha ||psi||_{V_a} / ell, each (n, K)."""
-        estimated: tuple[FloatArray, FloatArray] = self.policy.arithmetic.predictions_and_widths(
-            self.view.psi, down["theta"], down["V"], self.scale
+    def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
+        """Lines 5 to 8: A_i^p (n, K) and the best arms (n,), from r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""
+        found: tuple[BoolArray, IntArray] = self.policy.arithmetic.eliminated(
+            self.view.psi, down["theta"], down["V"], self.scale, self.active, down.present["theta"], self.best
         )
-        return estimated
+        return found
 
     def report(self, feedback: Feedback) -> Message | None:
         """The active sets, or the estimates of the arms that were explored."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.estimation import predictions, squared_widths
+from fedbandit_agents.estimation import predictions, squared_widths, survivors
 from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import Message
@@ -43,12 +43,13 @@ class EnhancedAgents(PhasedAgents):
         self.squares: FloatArray = np.full(self.active.shape, 1 / self.agents_per_dimension)  # S, dK/M at the start
         self.weight: FloatArray = np.zeros(self.active.shape)  # N
 
-    def estimates(self, down: Message) -> tuple[FloatArray, FloatArray]:
-        """Add this phase's predictions, then give the accumulated ones."""
+    def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
+        """Add this phase's predictions, then go by the accumulated ones."""
         psi, budget = self.view.psi, self.policy.budget(self.phase)
         squares = squared_widths(psi, down["V"])
         # A phase that says nothing about an arm (the reports that would have were lost) leaves its sums as they are.
-        told = self._known(down) & np.isfinite(squares)
+        known = down.present["theta"]
+        told = known & np.isfinite(squares)
         self.sums = self.sums + np.where(told, budget * predictions(psi, down["theta"]), 0)
         self.squares = self.squares + np.where(told, budget**2 * squares / self.ell**2, 0)
         self.weight = self.weight + np.where(told, budget, 0)
@@ -56,7 +57,8 @@ class EnhancedAgents(PhasedAgents):
         deviations = self.policy.width * self.policy.sigma * np.sqrt(self.squares * logarithm)
         ever = self.weight > 0
         widths = np.divide(deviations, self.weight, out=np.full(ever.shape, np.inf), where=ever)
-        return np.divide(self.sums, self.weight, out=np.zeros(ever.shape), where=ever), widths
+        r = np.divide(self.sums, self.weight, out=np.zeros(ever.shape), where=ever)
+        return survivors(r, widths, self.active, known, self.best)
 
 
 @dataclass(frozen=True)

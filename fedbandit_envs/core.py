@@ -8,7 +8,7 @@ from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
 from fedbandit_envs.validation import FloatArray, IntArray
 
-_PLANS_AHEAD = 8  # generators made together, at most: in a row each takes a third of the time
+_PLANS_AHEAD = 4  # generators made together, at most: in a row each takes a third of the time
 _AHEAD = 256  # single pulls whose random numbers are drawn together, at most, and
 _AT_ONCE = 1 << 18  # of these numbers, so that many agents need no more memory
 
