@@ -46,12 +46,15 @@ class Message:
         rows = 1 if agents is None else max(len(agents), 1)
         for name, given in self.arrays.items():
             array, mask = np.asarray(given), masks.get(name)
-            self._check_array(name, array)
-            kept = None if mask is None else int(np.count_nonzero(mask))
+            if array.dtype.kind not in "biuf" or (agents is not None and array.shape[:1] != agents.shape):
+                raise self._wrong_array(name, array)
+            kept = 0
             if mask is not None:
                 masked += 1
-                self._check_mask(name, mask, array.shape)
-            if mask is None or kept is None or kept == mask.size:
+                if mask.dtype.kind != "b" or not mask.ndim or mask.shape != array.shape[: mask.ndim]:
+                    raise self._wrong_mask(name, mask, array.shape)
+                kept = int(np.count_nonzero(mask))
+            if mask is None or kept == mask.size:
                 arrays[name] = _frozen(np.array(array))
                 costs.append((None, array.size // rows, array.size, array.itemsize))
             else:
@@ -60,7 +63,7 @@ class Message:
                 costs.append((mask, each, each * kept, array.itemsize))
         if masked < len(masks):
             stray = next(name for name in masks if name not in arrays)
-            self._check_mask(stray, masks[stray], None)
+            raise self._wrong_mask(stray, masks[stray], None)
         fields["arrays"], fields["present"] = MappingProxyType(arrays), MappingProxyType(masks)
         fields["costs"] = tuple(costs)
 
@@ -77,23 +80,22 @@ class Message:
             )
         return immutable(agents.astype(np.int64, copy=False))
 
-    def _check_array(self, name: str, array: NDArray[Any]) -> None:
+    def _wrong_array(self, name: str, array: NDArray[Any]) -> ProtocolError:
         if array.dtype.kind not in "biuf":
-            raise ProtocolError(
+            return ProtocolError(
                 f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
             )
-        if self.agents is not None and array.shape[:1] != self.agents.shape:
-            raise ProtocolError(
-                f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
-                f"shape {array.shape}; put the agents first"
-            )
+        assert self.agents is not None
+        return ProtocolError(
+            f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
+            f"shape {array.shape}; put the agents first"
+        )
 
-    def _check_mask(self, name: str, mask: NDArray[Any], shape: tuple[int, ...] | None) -> None:
-        if shape is None or mask.dtype.kind != "b" or not mask.ndim or mask.shape != shape[: mask.ndim]:
-            raise ProtocolError(
-                f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
-                f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
-            )
+    def _wrong_mask(self, name: str, mask: NDArray[Any], shape: tuple[int, ...] | None) -> ProtocolError:
+        return ProtocolError(
+            f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
+            f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
+        )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.arrays[name]

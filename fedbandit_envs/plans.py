@@ -57,10 +57,11 @@ class Plan:
         explore = np.full((num_agents, num_arms), pulls, dtype=np.int64)
         return cls(explore, np.zeros(num_agents, dtype=np.int64), pulls * num_arms)
 
-    @classmethod
-    def wait(cls, num_agents: int, num_arms: int) -> "Plan":
+    @staticmethod
+    @lru_cache(maxsize=8)
+    def wait(num_agents: int, num_arms: int) -> "Plan":
         """No pull: a round that only exchanges messages."""
-        return cls.play(np.zeros(num_agents, dtype=np.int64), num_arms, 0)
+        return Plan.joint(no_pulls(num_agents, num_arms), no_pulls(num_agents, 1)[:, 0], 0)
 
     @classmethod
     def joint(cls, explore: IntArray, arm: IntArray, length: int) -> "Plan":
@@ -97,7 +98,7 @@ class Plan:
         Raises:
             ProtocolError: that names what is wrong with it.
         """
-        if self._private:
+        if self._private and self.explore.shape == (num_agents, num_arms):
             return self
         nothing = no_pulls(num_agents, num_arms)
         self._check_form((num_agents, num_arms))
@@ -158,8 +159,9 @@ class Feedback:
     @classmethod
     def of_no_pulls(cls, plan: Plan) -> "Feedback":
         """What a plan without steps brings."""
-        n, num_arms = plan.explore.shape
-        return cls(plan.explore, np.zeros((n, num_arms)), plan.arm, np.zeros(n, dtype=np.int64), np.zeros(n))
+        nothing = no_pulls(*plan.explore.shape)
+        none = nothing[:, 0]
+        return cls(nothing, nothing.view(np.float64), plan.arm, none, none.view(np.float64))
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
