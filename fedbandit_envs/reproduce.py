@@ -66,11 +66,12 @@ def experiment(
     context_std: float = CONTEXT_STD,
     width: float = 1.0,
     audited: int = 0,
+    compiled: bool = False,
 ) -> Experiment:
     """Known against hidden contexts in one setting."""
     environment, arguments = PROBLEMS[problem]
     sizes = {"num_agents": num_agents, "max_cycles": HORIZON, "error": error, "context_std": context_std}
-    parameters = {"delta": DELTA, "width": width, "sigma": 1.0}
+    parameters = {"delta": DELTA, "width": width, "sigma": 1.0} | ({"compiled": True} if compiled else {})
     policies = [PolicySpec("Fed-PE", parameters, EXACT), PolicySpec("Fed-PECD", parameters, HIDDEN)]
     return Experiment(environment, policies, {**arguments, **sizes}, trials, seed, audited)
 
@@ -83,6 +84,7 @@ def reproduce(
     *,
     seed: int = 0,
     force: bool = False,
+    compiled: bool = False,
 ) -> Reproduction:
     """Run what the panels need, then write figure, numbers, verdicts and report into `out`."""
     for panel in panels:
@@ -94,7 +96,12 @@ def reproduce(
     ]
     experiments = {
         setting(problem, num_agents): experiment(
-            problem, num_agents, trials, seed, audited=AUDITED if num_agents == COMPARED_AT else 0
+            problem,
+            num_agents,
+            trials,
+            seed,
+            audited=AUDITED if num_agents == COMPARED_AT else 0,
+            compiled=compiled,
         )
         for problem, num_agents in dict.fromkeys(needed)
     }

@@ -1,11 +1,11 @@
 """The compiled solver of the design: proves what it says as the other does, and agrees with it."""
 
-import importlib.util
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from compiling import NEEDS_NUMBA
 from designs import (
     KINDS,
     assert_proved,
@@ -56,9 +56,9 @@ def test_compiled_is_true_or_false():
         fb.make_policy("Fed-PECD", compiled=1)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs numba")
-@pytest.mark.compiled
 class TestCompiled:
+    pytestmark = NEEDS_NUMBA
+
     @pytest.mark.parametrize("gap", [0.1, 1e-3, 1e-6])
     @pytest.mark.parametrize("seed", range(4))
     def test_certificate_recomputed_from_the_definition_is_the_one_reported(self, seed, gap):

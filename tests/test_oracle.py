@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference as ref
+from compiling import COMPILED_OR_NOT
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -102,7 +103,10 @@ def fast_run(env, policy):
     first=st.sampled_from([1, 1, 3]),
     growth=st.sampled_from([2, 3]),
 )
-def test_fast_and_slow_phased_elimination_decide_alike(psi, horizon, seed, hidden, zeros, width, first, growth):
+@pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
+def test_fast_and_slow_phased_elimination_decide_alike(
+    compiled, psi, horizon, seed, hidden, zeros, width, first, growth
+):
     assume(ranks_are_clear(psi))
 
     def reward(*key):
@@ -110,7 +114,7 @@ def test_fast_and_slow_phased_elimination_decide_alike(psi, horizon, seed, hidde
         return float(value > 0) if zeros else value  # zeros are what leaves a direction undefined
 
     env = environment(psi, horizon, reward, hidden)
-    policy = fb.make_policy("Fed-PECD", width=width, first=first, growth=growth)
+    policy = fb.make_policy("Fed-PECD", width=width, first=first, growth=growth, compiled=compiled)
     history, designs = fast_run(env, policy)
     shown = [x.up.present["arms"] for x in history.exchanges if x.up is not None and x.up.kind == "active"]
     given_out = [x.down["pulls"] for x in history.exchanges if x.down is not None and x.down.kind == "allocation"]
