@@ -6,6 +6,7 @@ agent from given random numbers, for stepping.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -47,8 +48,14 @@ class GaussianRewards:
         noise = np.sqrt(counts)
         noise *= draws.normals(counts.shape[1])
         noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
-        noise += counts * _and_of_arm(self.means, arm)
+        table = self._with_arm  # filled in anew at each call
+        table[:, -1] = self.means.take(places(arm, self.means.shape[1]))
+        noise += counts * table
         return noise
+
+    @cached_property
+    def _with_arm(self) -> FloatArray:
+        return np.concatenate([self.means, self.means[:, :1]], axis=1)
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
@@ -143,11 +150,7 @@ class SampledRewards:
 
 def _and_of_arm(table: FloatArray, arm: IntArray) -> FloatArray:
     """A table (n, ..., K) with one more column, the entries of `arm` (n,): (n, ..., K + 1)."""
-    *shape, arms = table.shape
-    extended = np.empty((*shape, arms + 1))
-    extended[..., :-1] = table
-    extended[..., -1] = table.take(places(arm, arms)) if table.ndim == 2 else table[np.arange(len(arm)), ..., arm]
-    return extended
+    return np.concatenate([table, table[np.arange(len(arm)), ..., arm][..., None]], axis=-1)
 
 
 def _binomial(uniforms: FloatArray, counts: FloatArray, probability: FloatArray) -> FloatArray:
