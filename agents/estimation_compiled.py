@@ -35,29 +35,33 @@ def _factor(V: FloatArray) -> bool:
 
 
 @njit(
-    types.Tuple((boolean, boolean[:, ::1], int64[::1]))(
+    boolean(
         _given(float64, 3),
         _given(float64, 2),
         _given(float64, 3),
         float64,
         _given(boolean, 2),
         _given(boolean, 1),
-        _given(int64, 1),
+        boolean[:, ::1],
+        int64[::1],
     ),
     error_model="numpy",
 )
-def _eliminated(
+def _eliminate(
     psi: FloatArray,
     theta: FloatArray,
     V: FloatArray,
     scale: float,
     active: BoolArray,
     known: BoolArray,
+    kept: BoolArray,
     best: IntArray,
-) -> tuple[bool, BoolArray, IntArray]:
-    """As `eliminated`, and whether every known V has full rank: else widths may be infinite, which is not seen here."""
+) -> bool:
+    """Puts the survivors into `kept` and the new best arms into `best`.
+
+    False, and nothing done, if some known V may lack a dimension: widths can be infinite then, which is not seen here.
+    """
     agents, arms, d = psi.shape
-    kept, found = np.empty((agents, arms), np.bool_), np.empty(agents, np.int64)
     for m in range(len(V)):
         if not known[m]:
             continue
@@ -68,7 +72,7 @@ def _eliminated(
         for j in range(d):
             shares *= L[j, j] / trace
         if not (full and shares > CLEARLY_FULL):
-            return False, kept, found
+            return False
     r, u = np.empty(arms), np.empty(arms)
     for i in range(agents):
         top = -1
@@ -89,8 +93,8 @@ def _eliminated(
         for a in range(arms):
             m = a if len(V) > 1 else 0
             kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] or not known[m])
-        found[i] = top
-    return True, kept, found
+        best[i] = top
+    return True
 
 
 def eliminated(
@@ -104,38 +108,40 @@ def eliminated(
 ) -> tuple[BoolArray, IntArray]:
     """The arms that survive (n, K), and the best ones (n,)."""
     psi, theta, V, active = map(np.ascontiguousarray, (psi, theta, V, active))
-    full, kept, found = _eliminated(psi, theta, V, scale, active, known, best)
-    return (kept, found) if full else estimation.eliminated(psi, theta, V, scale, active, known, best)
+    kept, found = np.empty(active.shape, dtype=bool), best.copy()
+    if _eliminate(psi, theta, V, scale, active, known, kept, found):
+        return kept, found
+    return estimation.eliminated(psi, theta, V, scale, active, known, best)
 
 
-@njit(float64[:, :, ::1](_given(float64, 2), _given(float64, 3), _given(float64, 2)), error_model="numpy")
-def _local(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
+@njit(types.void(_given(float64, 2), _given(float64, 3), _given(float64, 2), float64[:, :, ::1]), error_model="numpy")
+def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, theta: FloatArray) -> None:
     agents, arms, d = psi.shape
-    theta = np.empty((agents, arms, d))
     for i in range(agents):
         for a in range(arms):
             scale = mean_rewards[i, a] / squares[i, a]
             scale = NOTHING if scale == 0 else scale
             for j in range(d):
                 theta[i, a, j] = scale * psi[i, a, j]
-    return theta
 
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
     """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
-    return _local(*map(np.ascontiguousarray, (mean_rewards, psi, squares)))
+    theta = np.empty(psi.shape)
+    _estimate(*map(np.ascontiguousarray, (mean_rewards, psi, squares)), theta)
+    return theta
 
 
 @njit(
-    types.Tuple((boolean, float64[:, ::1], float64[:, :, ::1]))(
-        _given(float64, 3), _given(float64, 3), _given(float64, 2)
-    ),
+    boolean(_given(float64, 3), _given(float64, 3), _given(float64, 2), float64[:, ::1], float64[:, :, ::1]),
     error_model="numpy",
 )
-def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[bool, FloatArray, FloatArray]:
-    """As `aggregate`, and whether every sum of w e e^T that has a weight is clearly regular."""
+def _aggregate(
+    theta: FloatArray, directions: FloatArray, weights: FloatArray, mean: FloatArray, V: FloatArray
+) -> bool:
+    """Fills in theta_a and V_a, zeros before; False if a sum of w e e^T that has a weight is not clearly regular."""
     agents, arms, d = directions.shape
-    mean, total, V = np.zeros((arms, d)), np.zeros((arms, d)), np.zeros((arms, d, d))
+    total = np.zeros((arms, d))
     for i in range(agents):
         for a in range(arms):
             weight = weights[i, a]
@@ -151,7 +157,7 @@ def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) 
         if trace == 0:
             continue  # nobody was heard
         if not _factor(V[a]):
-            return False, mean, V
+            return False
         # The inverse of L, below the diagonal; the inverse of V is the sum of its rows' products over D.
         L = V[a].copy()
         for i in range(d):
@@ -169,14 +175,17 @@ def _aggregated(theta: FloatArray, directions: FloatArray, weights: FloatArray) 
                 V[a, j, k] = V[a, k, j] = entry
                 squares += entry * entry if j == k else 2 * entry * entry
         if not trace * np.sqrt(squares) < CLEARLY_REGULAR:
-            return False, mean, V
+            return False
         for j in range(d):
             for k in range(d):
                 mean[a, j] += V[a, j, k] * total[a, k]
-    return True, mean, V
+    return True
 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a (K, d) and V_a (K, d, d) from estimates and directions (n, K, d) and weights (n, K)."""
-    regular, mean, V = _aggregated(*map(np.ascontiguousarray, (theta, directions, weights)))
-    return (mean, V) if regular else estimation.aggregate(theta, directions, weights)
+    _, arms, d = directions.shape
+    mean, V = np.zeros((arms, d)), np.zeros((arms, d, d))
+    if _aggregate(*map(np.ascontiguousarray, (theta, directions, weights)), mean, V):
+        return mean, V
+    return estimation.aggregate(theta, directions, weights)

@@ -80,11 +80,7 @@ class PhasedElimination(Policy):
     @property
     def arithmetic(self) -> ModuleType:
         """`estimation`, or the module with the same functions in compiled code."""
-        if not self.compiled:
-            return estimation
-        from fedbandit_agents import estimation_compiled  # numba takes long to import, and then to compile
-
-        return estimation_compiled
+        return _compiled_estimation() if self.compiled else estimation
 
     def agents(self, view: View) -> "PhasedAgents":
         """Algorithm 1."""
@@ -93,6 +89,13 @@ class PhasedElimination(Policy):
     def server(self, constants: Constants) -> "PhasedServer":
         """Algorithm 2."""
         return PhasedServer(self, constants)
+
+
+@lru_cache(maxsize=1)
+def _compiled_estimation() -> ModuleType:
+    from fedbandit_agents import estimation_compiled  # numba takes long to import, and then to compile
+
+    return estimation_compiled
 
 
 class PhasedAgents(AgentSide):

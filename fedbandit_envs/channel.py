@@ -74,7 +74,11 @@ class Ledger:
             totals[3 + column] += total
             totals[5 + column] += total * size
             if mask is not None and agents is not None:
-                self._times((column, each, size, (num_agents, *mask.shape[1:])))[rows] += mask
+                times = self._times((column, each, size, (num_agents, *mask.shape[1:])))
+                if everyone:
+                    times += mask
+                else:
+                    times[agents] += mask
             elif everyone:
                 alike[2 + column] += sent if agents is None else each
                 alike[4 + column] += (sent if agents is None else each) * size
