@@ -107,7 +107,8 @@ def eliminated(
     best: IntArray,
 ) -> tuple[BoolArray, IntArray]:
     """The arms that survive (n, K), and the best ones (n,)."""
-    psi, theta, V, active = map(np.ascontiguousarray, (psi, theta, V, active))
+    psi, theta, V = map(np.ascontiguousarray, (psi, theta, V))
+    active, known = map(np.ascontiguousarray, (active, known))
     kept, found = np.empty(active.shape, dtype=bool), best.copy()
     if _eliminate(psi, theta, V, scale, active, known, kept, found):
         return kept, found
@@ -136,9 +137,7 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
     boolean(_given(float64, 3), _given(float64, 3), _given(float64, 2), float64[:, ::1], float64[:, :, ::1]),
     error_model="numpy",
 )
-def _aggregate(
-    theta: FloatArray, directions: FloatArray, weights: FloatArray, mean: FloatArray, V: FloatArray
-) -> bool:
+def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, mean: FloatArray, V: FloatArray) -> bool:
     """Fills in theta_a and V_a, zeros before; False if a sum of w e e^T that has a weight is not clearly regular."""
     agents, arms, d = directions.shape
     total = np.zeros((arms, d))

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.design import allocate, check_compiled, g_optimal, uniform
 from fedbandit_agents import estimation
+from fedbandit_agents.design import allocate, check_compiled, g_optimal, uniform
 from fedbandit_agents.estimation import confidence, inner_products, number_of_phases, unit_vectors
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
@@ -138,7 +138,7 @@ class PhasedAgents(AgentSide):
         return np.isin(self.view.agents, down.agents)
 
     def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
-        """Lines 5 to 8: A_i^p (n, K) and the best arms (n,), from r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""
+        """Lines 5 to 8: A_i^p (n, K), best arms (n,), by r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""
         found: tuple[BoolArray, IntArray] = self.policy.arithmetic.eliminated(
             self.view.psi, down["theta"], down["V"], self.scale, self.active, down.present["theta"], self.best
         )

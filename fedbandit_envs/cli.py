@@ -119,7 +119,9 @@ def parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--trials", type=int, default=100, metavar="N", help="default: %(default)s")
     reproduce.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
     reproduce.add_argument(
-        "--compiled", action="store_true", help="the panels' policies with compiled=true, which needs the extra compiled"
+        "--compiled",
+        action="store_true",
+        help="the panels' policies with compiled=true, which needs the extra compiled",
     )
     reproduce.add_argument("--grid", action="store_true", help="also the verdicts over what the paper leaves open")
     reproduce.add_argument("--beyond", action="store_true", help="also all policies, with Fed-CI, on all problems")

@@ -202,9 +202,7 @@ def reproduce(options: argparse.Namespace) -> int:
 
     panels = "".join(sorted(set(options.panel or "abcd")))
     keywords: dict[str, Any] = {"seed": options.seed, "force": options.force}
-    found = run_panels(
-        options.out, panels, options.trials, executor_of(options), compiled=options.compiled, **keywords
-    )
+    found = run_panels(options.out, panels, options.trials, executor_of(options), compiled=options.compiled, **keywords)
     table = verdict_table(found.verdicts)
     _show({name: table[name] for name in ("panel", "claim", "measured", "low", "high", "verdict")}, every=True)
     for verdict in found.verdicts:

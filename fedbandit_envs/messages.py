@@ -42,7 +42,9 @@ class Message:
         if agents is not None:
             agents = fields["agents"] = self._own_numbers(agents)
         masks = {name: _frozen(np.array(mask)) for name, mask in self.present.items()}
-        arrays, costs, masked = {}, [], 0
+        arrays: dict[str, NDArray[Any]] = {}
+        costs: list[tuple[BoolArray | None, int, int, int]] = []
+        masked = 0
         rows = 1 if agents is None else max(len(agents), 1)
         for name, given in self.arrays.items():
             array, mask = np.asarray(given), masks.get(name)

@@ -16,8 +16,8 @@ class ProtocolError(ValueError):
 
 @lru_cache(maxsize=8)
 def no_pulls(num_agents: int, num_arms: int) -> IntArray:
-    """(n, K) zeros that plans without exploration share: bytes own them, so that nobody can make them writable."""
-    return np.frombuffer(bytes(8 * num_agents * num_arms), dtype=np.int64).reshape(num_agents, num_arms)
+    """(n, K) zeros that plans without exploration share: they are one number, which nobody can make writable."""
+    return np.broadcast_to(np.frombuffer(bytes(8), dtype=np.int64), (num_agents, num_arms))
 
 
 @lru_cache(maxsize=8)
@@ -73,7 +73,7 @@ class Plan:
     @property
     def explores(self) -> bool:
         """Whether there is any exploration in it."""
-        return self.explore is not no_pulls(*self.explore.shape) and np.count_nonzero(self.explore) > 0
+        return self.explore is not no_pulls(*self.explore.shape) and bool(np.count_nonzero(self.explore))
 
     @property
     def exploration(self) -> IntArray:

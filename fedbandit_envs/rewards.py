@@ -29,7 +29,7 @@ class RewardLaw(Protocol):
         """Standard normals that `single` uses for one agent; it always gets one uniform."""
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
-        """(n, K + 1) sums of the rewards of `counts` (n, K + 1) pulls, whole numbers: of each arm, then of `arm` (n,)."""
+        """(n, K + 1) sums of the rewards of `counts` (n, K + 1) whole pulls: of each arm, and then of `arm` (n,)."""
 
     def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
         """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
