@@ -17,7 +17,6 @@ import numpy as np
 from fedbandit_agents.design_steps import (
     DOUBLINGS,
     DROPS,
-    NOTHING,
     PATIENCE,
     RANK_TOLERANCE,
     SINGULAR,
@@ -26,7 +25,6 @@ from fedbandit_agents.design_steps import (
     Problem,
     block_sweep,
     gap_of,
-    invert,
     log_det,
     multiplicative_step,
     multiplied,
@@ -43,7 +41,6 @@ __all__ = [
     "block_sweep",
     "check_compiled",
     "g_optimal",
-    "inverse_on_span",
     "multiplicative_step",
     "uniform",
 ]
@@ -53,7 +50,6 @@ _FAR = 10.0  # times the gap wanted: how far off after one round of them to chan
 _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more of the others
 _FIRST_ORDER_COMPILED = 201  # the first where they are compiled: they cost some hundredths of a second-order step
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
-CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
 
 
@@ -100,7 +96,7 @@ def g_optimal(
     weights = pi[chosen].T.copy()  # (arms, agents)
     result = None
     if begun:
-        weights = np.maximum(begun.pi[chosen].T, NOTHING * free)
+        weights = begun.pi[chosen].T.copy()
     elif start is not None:
         kept = start[chosen].T * free
         total = np.add.reduce(kept)
@@ -171,7 +167,7 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, d
             dear = _dear(solver.unknowns)
             if iteration >= _FIRST_ORDER * dear or left > _FAR * dear * target:
                 newton = solver
-                newton.begin(pi, g)
+                pi = newton.begin(pi, g)
         try:
             candidate = newton.step(pi, information, g, target) if newton else multiplied(pi, g, turn)
             ahead = solver.evaluate(candidate)
@@ -260,30 +256,6 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     wanted, left = (whiten(directions, pairs)[1] for pairs in (due > 0, pulls > 0))
     pulls[small & (left < wanted)] = 1
     return pulls
-
-
-def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
-    """V_a = (sum_i weights_{a,i} e e^T)^+ (K, d, d), from (M, K, d) and (M, K).
-
-    The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
-    """
-    arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
-    total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
-    traces = total.trace(axis1=1, axis2=2)
-    unheard = (traces == 0).nonzero()[0]
-    if len(unheard):
-        total[unheard] = np.eye(total.shape[1])
-    try:
-        inverse = invert(total)
-        inverse[unheard] = 0
-        entries = inverse.reshape(len(inverse), -1)
-        # The product of trace and norm is more than the ratio of the eigenvalues.
-        if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < CLEARLY_REGULAR**2:
-            return inverse
-    except np.linalg.LinAlgError:
-        pass
-    problem, _, basis = whiten(directions, weights > 0)
-    return basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
 
 
 def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None) -> None:

@@ -270,8 +270,17 @@ class InteriorPoint:
         upper: FloatArray = np.matvec(self.products, weights)
         return upper.sum(0, keepdims=True) if self.shared else upper
 
-    def begin(self, pi: FloatArray, g: FloatArray) -> None:
-        """Start from pi > 0, with multipliers as of a point of the central path with the same gap."""
+    def begin(self, pi: FloatArray, g: FloatArray) -> FloatArray:
+        """Start from pi, with multipliers as of a point of the central path with the same gap.
+
+        Returns where to start: first-order steps may have brought weights down to 0, from which no step would return.
+        Zero vectors stay there, unless an agent has no others: nothing is gained by them.
+        """
+        if np.count_nonzero(g) < self.pairs:
+            self.on *= (g > 0) | (np.maximum.reduce(g) == 0)
+            self.off, self.pairs = 1.0 - self.on, np.count_nonzero(self.on)
+            pi = pi * self.on / np.add.reduce(pi * self.on)
+        pi = np.maximum(pi, NOTHING * self.on)
         groups, (arms, s, agents) = len(self.base), self.products.shape
         # Work space: fresh memory of this size costs more than the arithmetic on it.
         self.weighted = np.empty((arms, s, min(agents, _BLOCK)))
@@ -279,6 +288,7 @@ class InteriorPoint:
         self.diagonal = np.einsum("isit->ist", self.matrix.reshape(groups, s, groups, s))  # a view
         self.z = self.on * (gap_of(pi, g) / self.pairs) / (pi + self.off) + self.off
         self.floor = _SMALLEST_CURVATURE * float(np.vdot(pi, g) / pi.shape[1]) ** 2
+        return pi
 
     def _system(self, information: FloatArray, theta: FloatArray, total: FloatArray) -> FloatArray:
         """V (x) V + S P S^T (groups s, groups s), where P = diag(theta) - theta theta^T / total for each agent."""

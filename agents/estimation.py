@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
-from fedbandit_agents.design import RANK_TOLERANCE, inverse_on_span
+from fedbandit_agents.design_steps import RANK_TOLERANCE, invert, whiten
 from fedbandit_envs.plans import places
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 _TINY = np.finfo(np.float64).tiny
+CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
 CLEARLY_FULL = 1e-12  # product of a matrix's eigenvalues over their sum: more, and it has full rank
 NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction
 
@@ -65,6 +66,30 @@ def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) ->
     V = inverse_on_span(directions, weights)
     total = np.vecmat(weights.T, theta.transpose(1, 0, 2))
     return np.matvec(V, total), V
+
+
+def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
+    """V_a = (sum_i weights_{a,i} e e^T)^+ (K, d, d), from (M, K, d) and (M, K).
+
+    The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
+    """
+    arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
+    total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
+    traces = total.trace(axis1=1, axis2=2)
+    unheard = (traces == 0).nonzero()[0]
+    if len(unheard):
+        total[unheard] = np.eye(total.shape[1])
+    try:
+        inverse = invert(total)
+        inverse[unheard] = 0
+        entries = inverse.reshape(len(inverse), -1)
+        # The product of trace and norm is more than the ratio of the eigenvalues.
+        if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < CLEARLY_REGULAR**2:
+            return inverse
+    except np.linalg.LinAlgError:
+        pass
+    problem, _, basis = whiten(directions, weights > 0)
+    return basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
 
 
 def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:

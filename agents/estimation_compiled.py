@@ -10,8 +10,7 @@ import numpy as np
 from numba import boolean, float64, int64, njit, types
 
 from fedbandit_agents import estimation
-from fedbandit_agents.design import CLEARLY_REGULAR
-from fedbandit_agents.estimation import CLEARLY_FULL, NOTHING
+from fedbandit_agents.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 

@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from designs import random_problem
 
 from fedbandit_agents.estimation import (
     aggregate,
     confidence,
     covering_factor,
     inner_products,
+    inverse_on_span,
     local_estimate,
     number_of_phases,
     outside_range,
@@ -109,3 +111,23 @@ def test_what_an_agent_computes_does_not_depend_on_who_is_beside_it(arms, dim):
         np.testing.assert_array_equal(quadratic_forms(psi[alone], V), quadratic_forms(psi, V)[alone])
         np.testing.assert_array_equal(predictions(psi[alone], theta), predictions(psi, theta)[alone])
         np.testing.assert_array_equal(inner_products(psi[alone], psi[alone]), inner_products(psi, psi)[alone])
+
+
+def test_inverse_on_span_is_the_pseudo_inverse():
+    directions, active = random_problem(3, m=5, k=4, d=3)
+    directions[:, 0] = directions[0, 0]
+    weights = np.where(active, np.random.default_rng(0).integers(1, 10**5, active.shape), 0.0)
+    inverse = inverse_on_span(directions, weights)
+    for a in range(4):
+        v = sum(w * np.outer(e, e) for w, e in zip(weights[:, a], directions[:, a], strict=True))
+        expected = np.linalg.pinv(v, rcond=1e-12, hermitian=True)
+        assert inverse[a] == pytest.approx(expected, rel=1e-7, abs=1e-9 * abs(expected).max())
+
+
+def test_an_arm_of_which_nothing_was_heard_has_no_inverse_beside_very_unequal_weights():
+    e = np.zeros((4, 2, 2))
+    e[:, 0] = e[:, 1] = [[1, 0], [0, 1], [0.6, 0.8], [0.8, -0.6]]
+    weights = np.array([[1e12, 0], [1e-3, 0], [1e-3, 0], [1e-3, 0]])
+    inverse = inverse_on_span(e, weights)
+    np.testing.assert_array_equal(inverse[1], np.zeros((2, 2)))
+    np.testing.assert_allclose(inverse[0][1, 1], 1 / 2e-3, rtol=1e-6)
