@@ -28,7 +28,7 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 _UNEVEN, _UNMET, _MET, _TRIVIAL = range(4)  # outcomes; uneven: nothing done, directions have to be whitened first
 
-_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)  # called by compiled code only
 _sum = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"reassoc", "nsz"})
 _vectors, _flags, _weights = (Array(of, n, "C", readonly=True) for of, n in ((float64, 3), (boolean, 2), (float64, 2)))
 _outer = njit(
@@ -38,7 +38,7 @@ _outer = njit(
 )
 
 
-@_inner
+@inner
 def _collect(
     x: FloatArray, active: BoolArray, base: FloatArray, chosen: IntArray, products: FloatArray, rest: FloatArray
 ) -> int:
@@ -97,8 +97,8 @@ def _dot(left: FloatArray, right: FloatArray) -> float:
     return total
 
 
-@_inner
-def _invert(V: FloatArray, L: FloatArray, pivots: FloatArray) -> float:
+@inner
+def invert(V: FloatArray, L: FloatArray, pivots: FloatArray) -> float:
     """Makes V (d, d) its inverse; returns det V over that of the ball with the same trace, 0 if V is singular.
 
     V = L D L^T, so the inverse is the sum over i of row i of L^-1, times itself, over D_i.
@@ -137,9 +137,9 @@ def _invert(V: FloatArray, L: FloatArray, pivots: FloatArray) -> float:
     return evenness if trace * inverse_trace * SINGULAR < 1 else 0.0  # more than the ratio of the eigenvalues
 
 
-@_inner
+@inner
 def _evaluate(products: FloatArray, rest: FloatArray, point: FloatArray, pivots: FloatArray) -> float:
-    """Fills in g and the pivots at pi; returns the least of what `_invert` does."""
+    """Fills in g and the pivots at pi; returns the least of what `invert` does."""
     pi, g = point[0], point[1]
     groups, d = pivots.shape
     arms, _, n = products.shape
@@ -154,7 +154,7 @@ def _evaluate(products: FloatArray, rest: FloatArray, point: FloatArray, pivots:
                     entry += _dot(products[a, t], pi[a])
                 V[j, k] = V[k, j] = entry
                 t += 1
-        evenness = _invert(V, L, pivots[m])
+        evenness = invert(V, L, pivots[m])
         if not evenness > 0:
             return 0.0
         if evenness < least:
@@ -173,7 +173,7 @@ def _evaluate(products: FloatArray, rest: FloatArray, point: FloatArray, pivots:
     return least
 
 
-@_inner
+@inner
 def _gap(point: FloatArray, largest: FloatArray) -> float:
     """G - D over these agents; fills in the largest g of each (n,)."""
     pi, g = point[0], point[1]
@@ -191,7 +191,7 @@ def _gap(point: FloatArray, largest: FloatArray) -> float:
     return total
 
 
-@_inner
+@inner
 def _begin(active: BoolArray, chosen: IntArray, start: FloatArray, share: float, pi: FloatArray) -> None:
     """Fills in that share of the start, cut down to the active sets, and uniform weights for the rest."""
     arms, n = pi.shape
@@ -211,7 +211,7 @@ def _begin(active: BoolArray, chosen: IntArray, start: FloatArray, share: float,
                     pi[a, i] += own * (start[row, a] / total)
 
 
-@_inner
+@inner
 def _move(
     point: FloatArray, largest: FloatArray, doublings: int, drop: float, moved: FloatArray, total: FloatArray
 ) -> None:
@@ -241,7 +241,7 @@ def _move(
             new[i] /= total[i]
 
 
-@_inner
+@inner
 def _rose(here: FloatArray, before: FloatArray, there: FloatArray, after: FloatArray) -> bool:
     """Whether F is at least as high there: surely if, being concave, it still climbs there."""
     pi, candidate, g = here[0], there[0], there[1]

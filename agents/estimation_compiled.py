@@ -1,7 +1,8 @@
 """The arithmetic of phased elimination, compiled by numba: functions of `estimation`, under the same names.
 
 What agents compute is the same bit for bit, sums over agents are the same but for rounding. Where a matrix is not
-clearly regular, numpy's functions decide. Importing this compiles it, some 2 s once in a process.
+clearly regular, numpy's functions decide. Importing this compiles it, some 2 s once in a process beside what
+`design_compiled` takes.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numba import boolean, float64, int64, njit, types
 
 from fedbandit_agents import estimation
+from fedbandit_agents.design_compiled import invert
 from fedbandit_agents.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
@@ -17,20 +19,6 @@ from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 def _given(kind: Any, axes: int) -> Any:
     """The type of an array that is only read."""
     return types.Array(kind, axes, "C", readonly=True)
-
-
-@njit(boolean(float64[:, ::1]), error_model="numpy", no_cpython_wrapper=True)
-def _factor(V: FloatArray) -> bool:
-    """Puts the factors of V = L D L^T below and on its diagonal, where L has ones; False if V is not positive."""
-    for j in range(len(V)):
-        for i in range(j, len(V)):
-            for k in range(j):
-                V[i, j] -= V[i, k] * V[j, k] * V[k, k]
-            if i > j:
-                V[i, j] /= V[j, j]
-            elif not V[j, j] > 0:
-                return False
-    return True
 
 
 @njit(
@@ -61,16 +49,9 @@ def _eliminate(
     False, and nothing done, if some known V may lack a dimension: widths can be infinite then, which is not seen here.
     """
     agents, arms, d = psi.shape
+    L, pivots = np.empty((d, d)), np.empty(d)
     for m in range(len(V)):
-        if not known[m]:
-            continue
-        L, trace, shares = V[m].copy(), 0.0, 1.0
-        for j in range(d):
-            trace += V[m, j, j]
-        full = _factor(L)
-        for j in range(d):
-            shares *= L[j, j] / trace
-        if not (full and shares > CLEARLY_FULL):
+        if known[m] and not invert(V[m].copy(), L, pivots) > CLEARLY_FULL * float(d) ** d:
             return False
     r, u = np.empty(arms), np.empty(arms)
     for i in range(agents):
@@ -139,7 +120,7 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
 def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, mean: FloatArray, V: FloatArray) -> bool:
     """Fills in theta_a and V_a, zeros before; False if a sum of w e e^T that has a weight is not clearly regular."""
     agents, arms, d = directions.shape
-    total = np.zeros((arms, d))
+    total, L, pivots = np.zeros((arms, d)), np.empty((d, d)), np.empty(d)
     for i in range(agents):
         for a in range(arms):
             weight = weights[i, a]
@@ -154,24 +135,12 @@ def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, m
             trace += V[a, j, j]
         if trace == 0:
             continue  # nobody was heard
-        if not _factor(V[a]):
+        if not invert(V[a], L, pivots) > 0:  # which reads below the diagonal only
             return False
-        # The inverse of L, below the diagonal; the inverse of V is the sum of its rows' products over D.
-        L = V[a].copy()
-        for i in range(d):
-            for j in range(i):
-                entry = -L[i, j]
-                for k in range(j + 1, i):
-                    entry -= L[i, k] * L[k, j]
-                L[i, j] = entry
         squares = 0.0
         for j in range(d):
-            for k in range(j + 1):
-                entry = 0.0
-                for i in range(j, d):
-                    entry += (L[i, j] if i > j else 1.0) * (L[i, k] if i > k else 1.0) / L[i, i]
-                V[a, j, k] = V[a, k, j] = entry
-                squares += entry * entry if j == k else 2 * entry * entry
+            for k in range(d):
+                squares += V[a, j, k] * V[a, j, k]
         if not trace * np.sqrt(squares) < CLEARLY_REGULAR:
             return False
         for j in range(d):

@@ -81,7 +81,7 @@ def test_aggregates_are_the_same_but_for_rounding(compiled, seed, n, k, d, share
     if degenerate:
         psi[:, 0] = psi[0, 0]
     e = estimation.unit_vectors(psi)
-    weights = rng.integers(0, 4, size=(n, k)) * (10.0 ** rng.integers(-8, 9, size=(n, k)) if unequal else 1.0)
+    weights = rng.integers(0, 4, size=(n, k)) * (10.0 ** rng.integers(9, size=(n, k)) if unequal else 1.0)
     theta = estimation.local_estimate(rng.normal(size=(n, k)), psi, estimation.inner_products(psi, psi))
     for ours, numpys in zip(
         compiled.aggregate(theta, e, weights), estimation.aggregate(theta, e, weights), strict=True
