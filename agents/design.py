@@ -32,6 +32,7 @@ from fedbandit_agents.design_steps import (
     unknowns,
     whiten,
 )
+from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -80,7 +81,7 @@ def g_optimal(
     `shared` uses one matrix for all arms, for arms with a common theta. Directions need not have norm 1. `compiled`
     takes the first-order steps in compiled code, which needs numba: faster, with other rounding.
     """
-    _check(directions, active, gap, start)
+    _check(directions, active, gap, start, max_iterations)
     begun = None
     if compiled:
         size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
@@ -105,9 +106,10 @@ def g_optimal(
         kept += weights * lost
         result = _still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
-    weights, left, iterations, stopped = result or _climb(
-        solver, weights, gap, max_iterations, begun.iterations if begun else 0
-    )
+    if result is None:
+        with one_thread():
+            result = _climb(solver, weights, gap, max_iterations, begun.iterations if begun else 0)
+    weights, left, iterations, stopped = result
     pi[chosen] = weights.T
     design = Design(pi, left, dimension, iterations, stopped)
     if begun and stopped == "stalled":  # hundreds of steps can end too near the boundary for second-order ones
@@ -258,7 +260,9 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     return pulls
 
 
-def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None) -> None:
+def _check(
+    directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None, max_iterations: int
+) -> None:
     if directions.ndim != 3 or 0 in directions.shape:
         raise ValueError(
             f"directions must have shape (agents, arms, dimensions), none of them 0, received {directions.shape}; "
@@ -277,6 +281,8 @@ def _check(directions: FloatArray, active: BoolArray, gap: float, start: FloatAr
     # The sum of squares mostly tells at once; it can overflow.
     if not math.isfinite(np.vdot(directions, directions)) and not np.isfinite(directions).all():
         raise ValueError("directions must be finite, received NaN or infinity; check the reports they come from")
+    if max_iterations < 0:
+        raise ValueError(f"max_iterations must be 0 or more, received {max_iterations}; leave it out for the usual")
     if not gap > 0:
         raise ValueError(f"gap must be positive, received {gap}; 0.1 is usual, 1e-7 about the least that can be proved")
     if start is not None and (start.shape != active.shape or not np.minimum.reduce(start, axis=None) >= 0):

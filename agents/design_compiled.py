@@ -17,9 +17,9 @@ from numba.types import Array, Tuple
 from fedbandit_agents.design_steps import (
     DOUBLINGS,
     DROPS,
-    NOTHING,
     PATIENCE,
     SINGULAR,
+    TINY_G,
     WARM_SHARE,
     WELL_SPREAD,
     whiten,
@@ -228,7 +228,7 @@ def _move(
     for a in range(arms):
         new, old, own = moved[a], pi[a], g[a]
         for i in range(n):
-            raised = own[i] + NOTHING
+            raised = own[i] + TINY_G
             raised = raised * raised if doublings > 0 else raised
             raised = raised * raised if doublings > 1 else raised
             raised = raised * raised if doublings > 2 else raised
@@ -309,7 +309,7 @@ def _climb(
                         left, here = after, there
                         break
             break
-        if iteration == limit or rejected == PATIENCE:
+        if iteration >= limit or rejected == PATIENCE:
             break
         rejected += 1
         for doublings in (iteration % DOUBLINGS, 0):  # the plain step never lowers F

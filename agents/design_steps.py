@@ -26,7 +26,7 @@ WELL_SPREAD = 1e-4  # det over that of the ball with the same trace: eigenvalues
 _CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely count, and surely do not
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
-NOTHING = 1e-30  # far below any g that matters, and its eighth power is still a number
+TINY_G = 1e-30  # far below any g that matters, and its eighth power is still a number
 _LEAST_DETERMINANT = 1e-6  # of matrices whose largest eigenvalue is about 1, for inverses by cofactors
 # Entries 00, 01, 02, 11, 12, 22 of a symmetric matrix: cofactor n is a product of entries less another, 6 places on.
 _FACTORS = np.array([[3, 2, 1, 0, 1, 0, 4, 1, 2, 2, 0, 1], [5, 4, 4, 5, 2, 3, 4, 5, 3, 2, 4, 1]])
@@ -161,7 +161,7 @@ def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
 
 def multiplied(pi: FloatArray, g: FloatArray, doublings: int = 0) -> FloatArray:
     """The multiplicative step where g is known, with g to the power 2^doublings: only power 1 is sure to raise F."""
-    raised = g + NOTHING  # an agent all of whose vectors are zero stays where it is
+    raised = g + TINY_G  # an agent all of whose vectors are zero stays where it is
     for _ in range(doublings):
         raised *= raised
     raised *= pi
@@ -245,6 +245,8 @@ class InteriorPoint:
     def __init__(self, problem: Problem) -> None:
         rows, columns, self.upper, self.times, self.entry = _triangle(problem.x.shape[1])[:5]
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(*problem.base.shape[:2])
+        if self.unknowns >= _SCIPY_FROM:
+            import scipy.linalg  # noqa: F401 - now, so that `one_thread` knows of it when steps begin
         self.products = problem.x.take(rows, axis=1)  # (K, s, M)
         self.products *= problem.x.take(columns, axis=1)
         self.based = bool(np.count_nonzero(problem.base))
@@ -280,7 +282,7 @@ class InteriorPoint:
             self.on *= (g > 0) | (np.maximum.reduce(g) == 0)
             self.off, self.pairs = 1.0 - self.on, np.count_nonzero(self.on)
             pi = pi * self.on / np.add.reduce(pi * self.on)
-        pi = np.maximum(pi, NOTHING * self.on)
+        pi = np.maximum(pi, TINY_G * self.on)
         groups, (arms, s, agents) = len(self.base), self.products.shape
         # Work space: fresh memory of this size costs more than the arithmetic on it.
         self.weighted = np.empty((arms, s, min(agents, _BLOCK)))

@@ -56,9 +56,13 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
 def unit_vectors(vectors: FloatArray) -> FloatArray:
     """e = v / ||v|| along the last axis, 0 for 0. The scale is taken out first: an estimate may be tiny."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
-    scaled = vectors / (largest + (largest == 0))
+    defined = largest > 0
+    if np.count_nonzero(defined) == defined.size:
+        scaled = vectors / largest
+    else:
+        scaled = np.divide(vectors, largest, out=np.zeros(vectors.shape), where=defined)
     norms = np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None]
-    return np.asarray(scaled / (norms + (norms == 0)))
+    return np.divide(scaled, norms, out=scaled, where=norms > 0)
 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

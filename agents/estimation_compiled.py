@@ -1,19 +1,27 @@
 """The arithmetic of phased elimination, compiled by numba: functions of `estimation`, under the same names.
 
 What agents compute is the same bit for bit, sums over agents are the same but for rounding. Where a matrix is not
-clearly regular, numpy's functions decide. Importing this compiles it, some 2 s once in a process beside what
-`design_compiled` takes.
+clearly regular, a number not finite, or an array not of the type and shape that it should have, numpy's functions
+decide, or refuse: compiled code would read beyond the end. Importing this compiles it, some 2 s once in a process
+beside what `design_compiled` takes.
 """
 
 from typing import Any
 
 import numpy as np
 from numba import boolean, float64, int64, njit, types
+from numpy.typing import NDArray
 
 from fedbandit_agents import estimation
 from fedbandit_agents.design_compiled import invert
 from fedbandit_agents.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+
+_FLOAT, _FLAG, _WHOLE = (np.dtype(kind) for kind in (np.float64, np.bool_, np.int64))
+
+
+def _fits(array: NDArray[Any], kind: np.dtype[Any], *shape: int) -> bool:
+    return array.dtype is kind and array.shape == shape
 
 
 def _given(kind: Any, axes: int) -> Any:
@@ -46,7 +54,8 @@ def _eliminate(
 ) -> bool:
     """Puts the survivors into `kept` and the new best arms into `best`.
 
-    False, and nothing done, if some known V may lack a dimension: widths can be infinite then, which is not seen here.
+    False if some known V may lack a dimension, so that widths can be infinite, or a prediction is not finite: neither
+    is seen here.
     """
     agents, arms, d = psi.shape
     L, pivots = np.empty((d, d)), np.empty(d)
@@ -66,10 +75,14 @@ def _eliminate(
                 for k in range(j + 1, d):
                     row += psi[i, a, k] * (2 * V[m, j, k])
                 square += row * psi[i, a, j]
+            if not np.isfinite(total):
+                return False
             r[a], u[a] = total, scale * np.sqrt(max(square, 0.0))
             if active[i, a] and known[m] and (top < 0 or r[a] > r[top]):
                 top = a
         top = best[i] if top < 0 else top
+        if not 0 <= top < arms:
+            return False
         for a in range(arms):
             m = a if len(V) > 1 else 0
             kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] or not known[m])
@@ -87,11 +100,21 @@ def eliminated(
     best: IntArray,
 ) -> tuple[BoolArray, IntArray]:
     """The arms that survive (n, K), and the best ones (n,)."""
-    psi, theta, V = map(np.ascontiguousarray, (psi, theta, V))
-    active, known = map(np.ascontiguousarray, (active, known))
-    kept, found = np.empty(active.shape, dtype=bool), best.copy()
-    if _eliminate(psi, theta, V, scale, active, known, kept, found):
-        return kept, found
+    (agents, arms, d), groups = psi.shape, len(V)
+    if (
+        _fits(psi, _FLOAT, agents, arms, d)
+        and groups in (1, arms)
+        and _fits(theta, _FLOAT, groups, d)
+        and _fits(V, _FLOAT, groups, d, d)
+        and _fits(known, _FLAG, groups)
+        and _fits(active, _FLAG, agents, arms)
+        and _fits(best, _WHOLE, agents)
+    ):
+        features, parameters, inverses = map(np.ascontiguousarray, (psi, theta, V))
+        flags, heard = map(np.ascontiguousarray, (active, known))
+        kept, found = np.empty((agents, arms), dtype=bool), best.copy()
+        if _eliminate(features, parameters, inverses, scale, flags, heard, kept, found):
+            return kept, found
     return estimation.eliminated(psi, theta, V, scale, active, known, best)
 
 
@@ -108,7 +131,14 @@ def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, th
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
     """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
-    theta = np.empty(psi.shape)
+    agents, arms, d = psi.shape
+    if not (
+        _fits(psi, _FLOAT, agents, arms, d)
+        and _fits(mean_rewards, _FLOAT, agents, arms)
+        and _fits(squares, _FLOAT, agents, arms)
+    ):
+        return estimation.local_estimate(mean_rewards, psi, squares)
+    theta = np.empty((agents, arms, d))
     _estimate(*map(np.ascontiguousarray, (mean_rewards, psi, squares)), theta)
     return theta
 
@@ -151,8 +181,13 @@ def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, m
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a (K, d) and V_a (K, d, d) from estimates and directions (n, K, d) and weights (n, K)."""
-    _, arms, d = directions.shape
-    mean, V = np.zeros((arms, d)), np.zeros((arms, d, d))
-    if _aggregate(*map(np.ascontiguousarray, (theta, directions, weights)), mean, V):
-        return mean, V
+    agents, arms, d = directions.shape
+    if (
+        _fits(directions, _FLOAT, agents, arms, d)
+        and _fits(theta, _FLOAT, agents, arms, d)
+        and _fits(weights, _FLOAT, agents, arms)
+    ):
+        mean, V = np.zeros((arms, d)), np.zeros((arms, d, d))
+        if _aggregate(*map(np.ascontiguousarray, (theta, directions, weights)), mean, V):
+            return mean, V
     return estimation.aggregate(theta, directions, weights)

@@ -59,10 +59,14 @@ class PhasedElimination(Policy):
             whole_number("phases", self.phases, at_least=1)
         one_of("allocation", self.allocation, ("g-optimal", "uniform"))
         real_number("gap", self.gap, above=0)
-        if true_or_false("compiled", self.compiled):
-            check_compiled()
+        true_or_false("compiled", self.compiled)
         true_or_false("pad", self.pad)
         true_or_false("count_init", self.count_init)
+
+    def check_installed(self) -> None:
+        """Compiled code needs numba."""
+        if self.compiled:
+            check_compiled()
 
     def budget(self, phase: int) -> int:
         """f_p = c n^p."""
@@ -93,6 +97,7 @@ class PhasedElimination(Policy):
 
 @lru_cache(maxsize=1)
 def _compiled_estimation() -> ModuleType:
+    check_compiled()
     from fedbandit_agents import estimation_compiled  # numba takes long to import, and then to compile
 
     return estimation_compiled

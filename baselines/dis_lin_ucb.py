@@ -1,6 +1,5 @@
 """DisLinUCB (Wang, Hu, Chen and Wang 2019) on psi, with one block of d dimensions for each arm."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +52,7 @@ class DisLinUCBAgents(IndexAgents):
         c = view.constants
         horizon = c.horizon * np.log(c.num_agents * c.horizon) / (c.num_arms * c.dim * c.num_agents)
         self.threshold = float(horizon) if policy.threshold is None else policy.threshold
+        self.confidence = float(2 * np.log(policy.delta))
         self.since = 0  # steps since the last synchronisation
         self.called = False
         self._synchronise(np.zeros((c.num_arms, c.dim, c.dim)), np.zeros((c.num_arms, c.dim)))
@@ -74,7 +74,7 @@ class DisLinUCBAgents(IndexAgents):
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
     ) -> FloatArray:
         x = 1 + pulls * q
-        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - 2 * math.log(self.policy.delta))
+        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - self.confidence)
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
 
     def index(self) -> FloatArray:

@@ -97,13 +97,14 @@ class KKUCBAgents(IndexAgents):
     def __init__(self, policy: KKUCB, view: View):
         super().__init__(view)
         self.policy = policy
+        self.confidence = float(2 * np.log(policy.delta / view.constants.num_arms))
         self.scale = policy.sigma if view.exact else float(np.sqrt(4 + policy.sigma**2))
         self.squares: FloatArray = np.einsum("nad,nad->na", view.psi, view.psi)
         self.indices: FloatArray = self._indices(self.squares, self.pulls, self.sums)
 
     def _indices(self, squares: FloatArray, pulls: FloatArray, sums: FloatArray) -> FloatArray:
         x = 1 + pulls * squares
-        beta = self.scale * np.sqrt(np.log(x) - 2 * math.log(self.policy.delta / self.view.constants.num_arms))
+        beta = self.scale * np.sqrt(np.log(x) - self.confidence)
         return squares * sums / x + (beta + self.policy.theta_bound) * np.sqrt(squares / x)
 
     def index(self) -> FloatArray:

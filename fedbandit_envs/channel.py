@@ -1,7 +1,7 @@
 """What crosses between agents and server, and what it costs: derived from the messages, never self-reported."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fedbandit_envs.protocol import Message, ProtocolError
 from fedbandit_envs.validation import BoolArray, IntArray
 
 COUNTS = ("messages_up", "messages_down", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
+_MOST_MASKS = 8  # kinds of masks that are counted entry by entry, before they are added up
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 
 
@@ -32,12 +33,8 @@ class Ledger:
     @property
     def per_agent(self) -> IntArray:
         """(M, len(COUNTS)): COUNTS of each agent."""
-        total: IntArray = self._apart.T + self._alike
-        for (column, each, size, _), times in self._masked.items():
-            scalars = each * in_rows(times, len(times))
-            total[:, column + 2] += scalars
-            total[:, column + 4] += scalars * size
-        return total
+        self._add_up_masks()
+        return self._apart.T + self._alike
 
     def __repr__(self) -> str:
         names = ("rounds", "messages", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
@@ -62,13 +59,12 @@ class Ledger:
         agents, alike, apart, totals = message.agents, self._alike, self._apart, self._rounds[-1]
         num_agents = apart.shape[1]
         everyone = agents is None or len(agents) == num_agents
-        rows = slice(None) if everyone else agents
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
         totals[1 + column] += num_agents if agents is None else len(agents)
         if everyone:
             alike[column] += 1
         else:
-            apart[column, rows] += 1
+            apart[column, agents] += 1
         for mask, each, sent, size in message.costs:
             total = sent * num_agents if agents is None else sent
             totals[3 + column] += total
@@ -83,13 +79,22 @@ class Ledger:
                 alike[2 + column] += sent if agents is None else each
                 alike[4 + column] += (sent if agents is None else each) * size
             else:
-                apart[2 + column, rows] += each
-                apart[4 + column, rows] += each * size
+                apart[2 + column, agents] += each
+                apart[4 + column, agents] += each * size
 
     def _times(self, key: tuple[int, int, int, tuple[int, ...]]) -> NDArray[np.int32]:
         if key not in self._masked:
+            if len(self._masked) >= _MOST_MASKS:
+                self._add_up_masks()
             self._masked[key] = np.zeros(key[-1], dtype=np.int32)
         return self._masked[key]
+
+    def _add_up_masks(self) -> None:
+        for (column, each, size, _), times in self._masked.items():
+            scalars = each * in_rows(times, len(times))
+            self._apart[column + 2] += scalars
+            self._apart[column + 4] += scalars * size
+        self._masked = {}
 
     def _total(self, name: str) -> int:
         return sum(totals[1 + _COLUMN[name]] for totals in self._rounds)
@@ -136,10 +141,10 @@ class Ledger:
 
     def copy(self) -> "Ledger":
         """The ledger as it is now."""
+        self._add_up_masks()
         ledger = Ledger(self._apart.shape[1])
         ledger._alike = self._alike.copy()
         ledger._apart[:] = self._apart
-        ledger._masked = {key: times.copy() for key, times in self._masked.items()}
         ledger._rounds = [totals.copy() for totals in self._rounds]
         return ledger
 
@@ -162,7 +167,8 @@ class Channel:
 
     num_agents: int
     ledger: Ledger
-    _in_order: IntArray | None = None  # agents known to rise: messages mostly name the same ones, which can't change
+    # Agents known to rise: messages mostly name the same ones, which can't change.
+    _in_order: IntArray | None = field(default=None, init=False, repr=False, compare=False)
 
     def up(
         self,

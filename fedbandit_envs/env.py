@@ -78,10 +78,10 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
         """A new instance: of the given seed, or the next one."""
-        self.restart(seed)
+        self.start(seed)
         return self._observations(), {agent: {} for agent in self.agents}
 
-    def restart(self, seed: int | None = None) -> None:
+    def start(self, seed: int | None = None) -> None:
         """`reset` for who doesn't look at observations, such as policies that are given a `view`."""
         self._restart(seed)
         self._batch: Observation = {}  # of all agents, (M, ...); made when somebody looks

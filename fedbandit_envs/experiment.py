@@ -122,7 +122,9 @@ class Experiment:
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
         for spec in self.policies:
-            self.environment_for(spec.make())
+            policy = spec.make()
+            policy.check_installed()
+            self.environment_for(policy)
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""

@@ -39,6 +39,12 @@ class Message:
         fields, agents = self.__dict__, self.agents  # written to directly, because a frozen class can't be otherwise
         if not isinstance(self.kind, str):
             raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
+        for name, part in (("arrays", self.arrays), ("present", self.present)):
+            if not isinstance(part, Mapping):
+                raise ProtocolError(
+                    f"message {self.kind!r}: expected {name} as a dict from names to arrays, got "
+                    f"{type(part).__name__}; write {{'theta': array}}"
+                )
         if agents is not None:
             agents = fields["agents"] = self._own_numbers(agents)
         masks = {name: _frozen(np.array(mask)) for name, mask in self.present.items()}
@@ -94,13 +100,24 @@ class Message:
         )
 
     def _wrong_mask(self, name: str, mask: NDArray[Any], shape: tuple[int, ...] | None) -> ProtocolError:
+        if shape is None:
+            return ProtocolError(
+                f"message {self.kind!r}, present[{name!r}]: expected a mask over one of its arrays, got one for "
+                f"{name!r}, which is not among them; a mask has the name of its array"
+            )
         return ProtocolError(
             f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
-            f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass a mask that fits"
+            f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass booleans that fit"
         )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.arrays[name]
+        try:
+            return self.arrays[name]
+        except KeyError:
+            raise ProtocolError(
+                f"message {self.kind!r}: expected an array {name!r}, got {', '.join(self.arrays) or 'none'}; the other "
+                "side has to send it"
+            ) from None
 
     def rows(self, index: IntArray | BoolArray) -> "Message":
         """The part that belongs to some of its agents, given by position."""

@@ -60,9 +60,10 @@ def pair_of(text: str) -> tuple[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A number, boolean or list as TOML writes it, a power like 2**17, or else the text itself."""
+    """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself."""
     import tomllib
 
+    text = {"True": "true", "False": "false"}.get(text, text)
     if power := re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)", text):
         return int(power[1]) ** int(power[2])
     try:

@@ -1,13 +1,13 @@
 """What agents do between two messages, and what comes of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.validation import FloatArray, IntArray
+from fedbandit_envs.validation import FloatArray, IntArray, whole_number
 
 
 class ProtocolError(ValueError):
@@ -54,6 +54,7 @@ class Plan:
     @classmethod
     def explore_each(cls, pulls: int, num_agents: int, num_arms: int) -> "Plan":
         """Every agent pulls each arm `pulls` times."""
+        whole_number("pulls", pulls, at_least=0)
         explore = np.full((num_agents, num_arms), pulls, dtype=np.int64)
         return cls(explore, np.zeros(num_agents, dtype=np.int64), pulls * num_arms)
 
@@ -65,8 +66,10 @@ class Plan:
 
     @classmethod
     def joint(cls, explore: IntArray, arm: IntArray, length: int) -> "Plan":
-        """A plan made of checked ones, in arrays of 64 bits that nobody else can write to: it is not checked again."""
+        """A plan made of checked ones, in arrays of 64 bits that it makes read-only: it is not checked again."""
         plan = cls(explore, arm, length)
+        explore.setflags(write=False)
+        arm.setflags(write=False)
         plan.__dict__["_private"] = True  # of this object alone: no field, so that a changed copy is checked
         return plan
 
@@ -100,9 +103,8 @@ class Plan:
         """
         if self._private and self.explore.shape == (num_agents, num_arms):
             return self
-        nothing = no_pulls(num_agents, num_arms)
         self._check_form((num_agents, num_arms))
-        explores = self.explore is not nothing and np.count_nonzero(self.explore) > 0
+        explores = self.explores
         exploration = self._checked_exploration() if explores else None
         # A plan without steps needs an arm too: others may have longer ones.
         if np.maximum.reduce(_huge_below_zero(self.arm)) >= num_arms:
@@ -110,7 +112,7 @@ class Plan:
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
             )
-        explore = self.explore.astype(np.int64) if explores else nothing
+        explore = self.explore.astype(np.int64) if explores else no_pulls(num_agents, num_arms)
         own = Plan.joint(explore, self.arm.astype(np.int64), int(self.length))
         own.__dict__["_exploration"] = None if exploration is None else exploration.astype(np.int64, copy=False)
         return own
@@ -132,10 +134,10 @@ class Plan:
     def _checked_exploration(self) -> IntArray:
         # A sum of numbers that are not below 0 can overflow.
         most = int(np.maximum.reduce(_huge_below_zero(self.explore), axis=None))
-        exploration = self.exploration
-        if most <= self.length:
+        exploration, longest = self.exploration, min(self.length, 2**63 - 1)
+        if most <= longest:
             most = int(np.maximum.reduce(exploration))
-        if not 0 <= most <= self.length:
+        if not 0 <= most <= longest:
             if self.explore.min() < 0:
                 raise ProtocolError(
                     f"plan.explore: expected counts of at least 0, got {self.explore.min()}; clip them at 0"
@@ -163,15 +165,26 @@ class Feedback:
         none = nothing[:, 0]
         return cls(nothing, nothing.view(np.float64), plan.arm, none, none.view(np.float64))
 
+    def checked(self, plan: Plan) -> "Feedback":
+        """The feedback made read-only, with the arms and the exploration of `plan`, which it must have kept to."""
+        for array in (self.explored_sums, self.played, self.played_sums):
+            array.setflags(write=False)
+        if self.arm is plan.arm and self.explored is plan.explore:
+            return self
+        if not (np.array_equal(self.arm, plan.arm) and np.array_equal(self.explored, plan.explore)):
+            raise ProtocolError(
+                "feedback: expected the arms and the exploration of the plan, got others; carry it out as it is, and "
+                "return them as they were given"
+            )
+        return replace(self, arm=plan.arm, explored=plan.explore)
+
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
-        return Feedback(
-            self.explored[index],
-            self.explored_sums[index],
-            self.arm[index],
-            self.played[index],
-            self.played_sums[index],
-        )
+        whole = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
+        part = [array[index] for array in whole]
+        for array in part:
+            array.setflags(write=False)
+        return Feedback(*part)
 
     def pulls(self) -> IntArray:
         """(n, K) all pulls, of both kinds."""

@@ -95,6 +95,10 @@ class Policy(ABC):
         """A new server side; the default is for policies that never send anything."""
         return SilentServer()
 
+    def check_installed(self) -> None:
+        """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
+        return
+
     def uncounted_steps(self, constants: Constants) -> int:
         """Steps at the start whose pulls are left out of the history; they end with the first plan."""
         return 0

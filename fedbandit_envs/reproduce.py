@@ -187,7 +187,8 @@ def verdict_table(found: Sequence[Verdict]) -> Columns:
 REPORT = """# The paper's evaluation, reproduced
 
 T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std},
-{trials} trials, seed {seed}. Regret is measured against the best arm for the true context and averaged over agents.
+{trials} trials, seed {seed}{compiled}.
+Regret is measured against the best arm for the true context and averaged over agents.
 Intervals are 95 %: bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
 
 ![four panels](figure.png)
@@ -211,6 +212,7 @@ def report(found: Reproduction) -> str:
         context_std=CONTEXT_STD,
         trials=len(first.records),
         seed=first.experiment.seed,
+        compiled=", compiled" * bool(first.experiment.policies[0].parameters.get("compiled")),
         verdicts=table_text(verdict_table(found.verdicts), "markdown"),
         numbers=table_text({name: found.numbers[name] for name in names}, "markdown"),
     )

@@ -15,6 +15,7 @@ from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
 from fedbandit_envs.stepping import pulls_throughout, stepped
+from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import BoolArray, IntArray, one_of
 
 _MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
@@ -61,6 +62,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
                 f"context, and this environment hides it; {advice}"
             )
+        policy.check_installed()
         self.bandit, self.policy = bandit, policy
         self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
         self._together = np.array_equal(self._blocks[0], np.arange(len(bandit.possible_agents)))  # one block, in order
@@ -83,11 +85,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def start(self, seed: int | None = None) -> None:
         """A new run, as `reset`, without the observations, which no policy looks at."""
-        if type(self.env).reset is HiddenContextBandit.reset:  # neither a wrapper nor a subclass that must know of it
-            self.bandit.restart(seed)
+        resets = type(self).reset, getattr(self.env.reset, "__func__", None)
+        if resets == (CommunicationRounds.reset, HiddenContextBandit.reset):  # nobody else must know of it
+            self.bandit.start(seed)
+            self._begin()
         else:
-            self.env.reset(seed=seed)
-        self._begin()
+            self.reset(seed=seed)
 
     def _begin(self) -> None:
         observes = self.policy.observes
@@ -136,16 +139,13 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         plan = self._planned(down, remaining).cut(remaining)
         feedback = self._pulled(plan)
         self._count(plan, feedback)
-        if self._record:  # copies, because the sides may do what they like with their feedback
-            everyone = np.arange(len(plan.arm))
-            asked, pulled = plan.rows(everyone), feedback.rows(everyone)
         up, shortage = None, None
         if plan.length < remaining:  # after the last step nothing is reported or charged: nobody would use it
             up, shortage = self._reported(feedback)
             answer = None if up is None or shortage is not None else self._server.answer(up)
             self._pending = None if answer is None else self._channel.down(answer)
         if self._record:
-            self._exchanges.append(Exchange(step, down, asked, pulled, up))
+            self._exchanges.append(Exchange(step, down, plan, feedback, up))
         if shortage is not None:
             raise shortage
 
@@ -216,9 +216,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _pulled(self, plan: Plan) -> Feedback:
         if plan.length == 0:
             return Feedback.of_no_pulls(plan)
-        if self._stepwise:
-            return stepped(self.env, plan)
-        return self.env.pull(plan)
+        feedback: Feedback = stepped(self.env, plan) if self._stepwise else self.env.pull(plan)
+        return feedback.checked(plan)  # a wrapper may have made it
 
     def _arms_left(self) -> IntArray:
         """(M,) arms that each agent still considers."""
@@ -307,10 +306,11 @@ def play(
     Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
     """
     rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
-    rounds.start(seed)
-    while not rounds.done:
-        rounds.advance()
-    return rounds.history()
+    with one_thread():
+        rounds.start(seed)
+        while not rounds.done:
+            rounds.advance()
+        return rounds.history()
 
 
 def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:

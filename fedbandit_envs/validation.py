@@ -126,5 +126,6 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
 
 def nearest(name: Any, known: Iterable[str]) -> str:
     """A hint with the known names most like `name`, or nothing."""
-    matches = get_close_matches(str(name), list(known), n=3, cutoff=0.5)
+    by_letters = {choice.lower(): choice for choice in known}
+    matches = [by_letters[match] for match in get_close_matches(str(name).lower(), list(by_letters), n=3, cutoff=0.5)]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

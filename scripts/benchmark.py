@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
     if len(points) == len(grown):
         scaling.picture(points["agents"], points["horizon"], options.out / "scaling.png")
     missed = [row.what for row in rows if row.ok is False]
-    print(f"{len(missed)} goals missed" + (f": {'; '.join(missed)}" if missed else ""))
+    goals = f"{len(missed)} goal{'s' * (len(missed) != 1)} missed"
+    print(goals + (f": {'; '.join(missed)}" if missed else ""))
     return 1 if missed else 0
 
 

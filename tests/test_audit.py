@@ -73,12 +73,13 @@ class Trigger(PhasedElimination):
 
     def agents(self, view):
         class Agents(PhasedAgents):
-            def _eliminate(self, down):
-                super()._eliminate(down)
-                several = np.flatnonzero(self.active.sum(axis=1) > 1)
+            def eliminated(self, down):
+                active, best = super().eliminated(down)
+                several = np.flatnonzero(active.sum(axis=1) > 1)
                 if self.phase == 10:
-                    self.active[several, self.best[several]] = False
-                    self.best = self.active.argmax(axis=1)
+                    active[several, best[several]] = False
+                    best = active.argmax(axis=1)
+                return active, best
 
         return Agents(self, view)
 

@@ -193,3 +193,16 @@ def test_a_ledger_prints_its_totals():
     assert repr(carrier.ledger) == (
         "Ledger(rounds=1, messages=2, scalars_up=2, scalars_down=0, bytes_up=16, bytes_down=0)"
     )
+
+
+def test_messages_of_ever_new_shapes_are_counted_right_in_bounded_memory():
+    carrier, expected = channel(4), np.zeros(4, dtype=int)
+    rng = np.random.default_rng(0)
+    for length in range(1, 60):
+        mask = rng.random((4, length)) < 0.5
+        carrier.up([Message("ragged", {"a": np.ones((4, length))}, np.arange(4), {"a": mask})], step=length)
+        expected += mask.sum(axis=1)
+        assert len(carrier.ledger._masked) <= 8
+    assert column(carrier.ledger, "scalars_up") == expected.tolist()
+    assert column(carrier.ledger, "bytes_up") == (8 * expected).tolist()
+    assert carrier.ledger.scalars_up == expected.sum()

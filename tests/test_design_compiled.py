@@ -40,9 +40,14 @@ REMEDY = r"compiled: expected numba.*got none; pip install 'fedbandit-envs\[comp
 
 
 @pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Shared-Theta-Fed-PE"])
-def test_without_numba_a_policy_is_refused_when_it_is_made(name, no_numba):
+def test_without_numba_a_policy_is_refused_before_it_plays(name, no_numba, tmp_path):
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=30, observe="context")
     with pytest.raises(ImportError, match=REMEDY):
-        fb.make_policy(name, compiled=True)
+        fb.play(env, fb.make_policy(name, compiled=True), seed=0)
+    experiment = fb.Experiment("fedbandit/Synthetic-v0", [{"name": name, "parameters": {"compiled": True}}], trials=1)
+    with pytest.raises(ImportError, match=REMEDY):
+        fb.run(experiment, out=tmp_path / "out", executor="serial")
+    assert not list(tmp_path.iterdir())
     assert not fb.make_policy(name).compiled
 
 
@@ -244,6 +249,13 @@ assert "numba" in sys.modules
     @pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Shared-Theta-Fed-PE"])
     def test_check_policy_finds_no_fault(self, name):
         assert "no fault" in check_policy(fb.make_policy(name, compiled=True))
+
+    def test_results_can_be_read_without_numba(self, tmp_path, monkeypatch):
+        policies = [{"name": "Fed-PECD", "parameters": {"compiled": True}}]
+        experiment = fb.Experiment("fedbandit/Synthetic-v0", policies, {"num_agents": 4, "max_cycles": 100}, trials=2)
+        regret = fb.run(experiment, out=tmp_path, executor="serial").table("summary")["regret"]
+        monkeypatch.setattr("fedbandit_agents.design.find_spec", lambda name: None)
+        assert fb.Result.load(tmp_path).table("summary")["regret"] == regret
 
     def test_regret_is_that_of_the_other_solver(self):
         env = fb.make("fedbandit/Synthetic-v0", num_agents=30, max_cycles=2**14)

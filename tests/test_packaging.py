@@ -43,7 +43,7 @@ plotting
 RANKS = {f"fedbandit_envs.{name}": rank for rank, line in enumerate(ORDER) for name in line.split()}
 
 # What `protocol` and policies may build on.
-VALUES = {"knowledge", "contexts", "features", "observations", "seeding", "validation", "plans", "messages"}
+VALUES = {"knowledge", "contexts", "features", "observations", "seeding", "validation", "plans", "messages", "threads"}
 
 
 class Import(NamedTuple):

@@ -68,6 +68,22 @@ class TestPlan:
     def test_a_wrong_plan_is_refused_by_name(self, wrong, part):
         assert_refused(lambda: wrong.checked(2, 2), part)
 
+    @pytest.mark.parametrize("length", [2**65, np.uint64(2**64 - 1)])
+    def test_a_length_beyond_all_numbers_hides_nothing(self, length):
+        assert_refused(
+            lambda: plan([[-1, 0]], [0], length).checked(1, 2), "plan.explore: expected counts of at least 0"
+        )
+
+    @pytest.mark.parametrize("pulls", [2.5, -1])
+    def test_exploring_each_arm_takes_a_whole_number(self, pulls):
+        assert_refused(lambda: Plan.explore_each(pulls, 2, 3), "pulls: expected a whole number")
+
+    def test_waiting_is_shared_and_can_not_be_written_to(self):
+        assert Plan.wait(2, 3) is Plan.wait(2, 3)
+        for array in (Plan.wait(2, 3).explore, Plan.wait(2, 3).arm):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                array.setflags(write=True)
+
     def test_a_plan_is_checked_as_it_is_now(self):
         reused = plan([[1, 0]], [0], 1)
         reused.checked(1, 2)
@@ -257,3 +273,16 @@ def test_a_policy_without_a_server_refuses_reports():
 def test_agents_of_a_message_are_whole_numbers(agents):
     with pytest.raises(ProtocolError, match=r"expected the numbers of its agents, got (bool|float64).*view.agents"):
         Message("x", {}, agents)
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (lambda: Message("x", np.ones(2), np.arange(2)), ("expected arrays as a dict", "got ndarray")),
+        (lambda: Message("x", {"a": np.ones(2)}, np.arange(2), np.ones(2, bool)), ("expected present as a dict",)),
+        (lambda: Message("x", {"a": np.ones(1)}, None, {"b": np.ones(1, bool)}), ("got one for 'b'", "not among them")),
+        (lambda: Message("x", {"a": np.ones(1)})["b"], ("expected an array 'b', got a", "has to send it")),
+    ],
+)
+def test_messages_say_what_is_wrong_with_them(make, parts):
+    assert_refused(make, *parts)

@@ -175,6 +175,23 @@ def test_plans_of_other_types_of_whole_numbers_are_the_same_plans(stepwise, tmp_
     assert rounds.history().exchanges[0].feedback.pulls().tolist() == [[1, 199]] * 3
 
 
+@pytest.mark.parametrize("length", [0, 1, 4])
+@pytest.mark.parametrize("stepwise", [False, True])
+@pytest.mark.parametrize("blocks", [None, [[0, 2], [1]]])
+def test_feedback_can_only_be_read(length, stepwise, blocks):
+    def plan(side, down, remaining):
+        explore = np.full((len(side.view.agents), 2), 1 if length > 1 else 0)
+        first, side.begun = not hasattr(side, "begun"), True
+        return fb.Plan(explore, np.zeros(len(explore), dtype=np.int64), length if first else remaining)
+
+    def report(side, feedback):
+        for array in (feedback.explored, feedback.explored_sums, feedback.arm, feedback.played, feedback.played_sums):
+            with pytest.raises(ValueError, match="read-only"):
+                array[:] = 99
+
+    fb.play(make(horizon=8), Told(plan, report), stepwise=stepwise, blocks=blocks)
+
+
 def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
     def plan(side, down, remaining):
         side.explore, side.arm = np.ones((3, 2), dtype=np.int64), np.zeros(3, dtype=np.int64)
@@ -182,8 +199,6 @@ def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
 
     def report(side, feedback):
         side.explore[:], side.arm[:] = 77, 1
-        for array in (feedback.explored, feedback.explored_sums, feedback.arm, feedback.played, feedback.played_sums):
-            array[:] = 99
 
     history = fb.play(make(horizon=8), Told(plan, report), record=True)
     for exchange in history.exchanges:
@@ -203,7 +218,67 @@ def test_the_history_of_a_running_run_does_not_change_later():
     assert rounds.history().ledger.rounds == 2
 
 
+class TestStart:
+    def test_whoever_overrides_reset_is_told_of_every_run(self):
+        seen = []
+
+        class Remembering(fb.CommunicationRounds):
+            def reset(self, seed=None, options=None):
+                seen.append(seed)
+                return super().reset(seed=seed, options=options)
+
+        rounds = Remembering(make(horizon=3), Told(play_first))
+        rounds.reset(seed=5)
+        rounds.restore(rounds.snapshot())
+        assert seen == [5, 5]
+
+    def test_an_environment_whose_reset_was_replaced_is_reset(self):
+        env, seen = make(horizon=3), []
+        plain = env.reset
+        env.reset = lambda **given: (seen.append(given), plain(**given))[1]
+        fb.play(env, Told(play_first), seed=7)
+        assert seen == [{"seed": 7, "options": None}]
+
+
 class TestWrappers:
+    class Meddling(BaseParallelWrapper):
+        """A wrapper that has a say in whole plans."""
+
+        def __init__(self, env, change):
+            super().__init__(env)
+            self.change = change
+
+        def pull(self, plan):
+            return self.change(self.env, plan)
+
+    def test_a_plan_that_was_checked_can_not_be_written_to(self):
+        def change(env, plan):
+            plan.explore[0] = 0
+            return env.pull(plan)
+
+        def explore(side, down, remaining):
+            return fb.Plan.explore_each(1, 3, 2)
+
+        with pytest.raises(ValueError, match="read-only"):
+            fb.play(self.Meddling(make(horizon=4), change), Told(explore))
+
+    @pytest.mark.parametrize("arm", [[2, 0, 0], [-1, 0, 0], [1, 0, 0]])
+    def test_feedback_of_another_plan_is_refused(self, arm):
+        def change(env, plan):
+            return replace(env.pull(plan), arm=np.array(arm))
+
+        env = self.Meddling(make(horizon=4), change)
+        assert_refused(
+            lambda: fb.play(env, Told(play_first)), "feedback: expected the arms and the exploration", "as it is"
+        )
+
+    def test_feedback_in_other_types_of_whole_numbers_is_the_same(self):
+        def change(env, plan):
+            return replace(env.pull(plan), arm=plan.arm.astype(np.uint64))
+
+        history = fb.play(self.Meddling(make(horizon=4), change), Told(play_first), seed=0)
+        np.testing.assert_array_equal(history.pulls, fb.play(make(horizon=4), Told(play_first), seed=0).pulls)
+
     class Counting(BaseParallelWrapper):
         def __init__(self, env):
             super().__init__(env)

@@ -73,7 +73,7 @@ class Client:
             return Feedback.of_no_pulls(plan)
         feedback = self._source.pull(plan, self._plans)
         self._plans += 1
-        return feedback
+        return feedback.checked(plan)
 
     def snapshot(self) -> State:
         """The state after any turn, as a tree of plain arrays and numbers: also the record of its pulls."""
