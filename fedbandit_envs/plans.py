@@ -181,7 +181,7 @@ class Feedback:
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
         whole = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
-        part = [array[index] for array in whole]
+        part: list[NDArray[Any]] = [array[index] for array in whole]
         for array in part:
             array.setflags(write=False)
         return Feedback(*part)

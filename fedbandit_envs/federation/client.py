@@ -15,6 +15,7 @@ from fedbandit_envs.federation.rewards import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
 from fedbandit_envs.knowledge import Constants
 from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ProtocolError, SilentServer, State
+from fedbandit_envs.threads import one_thread
 
 PLAY, HELLO, MISSING = "play", "hello", "missing"
 _MOST_TURNS = 10_000  # that a client catches up on with one request
@@ -47,6 +48,7 @@ class Client:
         length, report = self._last  # a turn that was played before is answered as before
         return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
 
+    @one_thread()
     def _play(self, down: Message | None) -> tuple[int, Message | None]:
         start = self._step
         report = self._one_turn(down)

@@ -15,6 +15,7 @@ from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, r
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.knowledge import Constants
 from fedbandit_envs.protocol import Message, Policy, ProtocolError, ServerSide, State
+from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import IntArray
 
 
@@ -200,7 +201,8 @@ class Coordinator:
             step = self.step + next(iter(replies.values())).length
             try:
                 up = self._channel.up([reply.message for reply in replies.values()], step)
-                return None if up is None else self._channel.down(self._server.answer(up))
+                with one_thread():
+                    return None if up is None else self._channel.down(self._server.answer(up))
             except Exception as error:
                 self._server.restore(before)
                 self._channel.ledger = Ledger.restored(ledger)
