@@ -248,6 +248,7 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         ("2^3", 8),
         ("0.5", 0.5),
         ("true", True),
+        ("False", False),
         ("[0.1, 0.2]", [0.1, 0.2]),
         ("classical", "classical"),
         ("1979-05-27", "1979-05-27"),

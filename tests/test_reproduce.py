@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import COMPILED_OR_NOT
 
 import fedbandit_envs as fb
 from fedbandit_envs import grid, reproduce
@@ -86,6 +87,15 @@ def test_the_paper_s_settings_are_as_stated() -> None:
         for spec in experiment.policies:
             chosen = {name: spec.parameters[name] for name in ("delta", "width", "sigma", "first", "growth")}
             assert chosen == {"delta": 0.1, "width": 1.0, "sigma": 1.0, "first": 1, "growth": 2}
+
+
+@pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
+def test_the_report_says_whether_it_is_of_compiled_runs(tmp_path: Path, compiled: bool) -> None:
+    options = ["--panel", "a", "--trials", "2", "--out", str(tmp_path), "--executor", "serial"]
+    main(["reproduce", *options, *["--compiled"] * compiled])
+    assert ("2 trials, seed 0, compiled." in (tmp_path / "report.md").read_text()) == compiled
+    ran = fb.Result.load(tmp_path / "trials" / "synthetic-M6").experiment.policies
+    assert [spec.parameters["compiled"] for spec in ran] == [compiled] * 2
 
 
 def test_the_command_prints_verdicts_and_explains_what_does_not_hold(
