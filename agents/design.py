@@ -107,7 +107,7 @@ def g_optimal(
         result = _still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
     if result is None:
-        with one_thread():
+        with one_thread:
             result = _climb(solver, weights, gap, max_iterations, begun.iterations if begun else 0)
     weights, left, iterations, stopped = result
     pi[chosen] = weights.T

@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 from numba import boolean, float64, int64, njit, types
-from numpy.typing import NDArray
 
 from fedbandit_agents import estimation
 from fedbandit_agents.design_compiled import invert
 from fedbandit_agents.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
-_FLOAT, _FLAG, _WHOLE = (np.dtype(kind) for kind in (np.float64, np.bool_, np.int64))
-
-
-def _fits(array: NDArray[Any], kind: np.dtype[Any], *shape: int) -> bool:
-    return array.dtype is kind and array.shape == shape
+_NUMBERS, _FLAGS, _WHOLE = {np.dtype(np.float64)}, {np.dtype(np.bool_)}, np.dtype(np.int64)
 
 
 def _given(kind: Any, axes: int) -> Any:
@@ -101,14 +96,13 @@ def eliminated(
 ) -> tuple[BoolArray, IntArray]:
     """The arms that survive (n, K), and the best ones (n,)."""
     (agents, arms, d), groups = psi.shape, len(V)
+    shapes = theta.shape, V.shape, active.shape, known.shape, best.shape
     if (
-        _fits(psi, _FLOAT, agents, arms, d)
-        and groups in (1, arms)
-        and _fits(theta, _FLOAT, groups, d)
-        and _fits(V, _FLOAT, groups, d, d)
-        and _fits(known, _FLAG, groups)
-        and _fits(active, _FLAG, agents, arms)
-        and _fits(best, _WHOLE, agents)
+        groups in (1, arms)
+        and shapes == ((groups, d), (groups, d, d), (agents, arms), (groups,), (agents,))
+        and {psi.dtype, theta.dtype, V.dtype} == _NUMBERS
+        and {active.dtype, known.dtype} == _FLAGS
+        and best.dtype == _WHOLE
     ):
         features, parameters, inverses = map(np.ascontiguousarray, (psi, theta, V))
         flags, heard = map(np.ascontiguousarray, (active, known))
@@ -131,14 +125,10 @@ def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, th
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
     """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
-    agents, arms, d = psi.shape
-    if not (
-        _fits(psi, _FLOAT, agents, arms, d)
-        and _fits(mean_rewards, _FLOAT, agents, arms)
-        and _fits(squares, _FLOAT, agents, arms)
-    ):
+    kinds = {mean_rewards.dtype, psi.dtype, squares.dtype}
+    if kinds != _NUMBERS or not mean_rewards.shape == squares.shape == psi.shape[:2]:
         return estimation.local_estimate(mean_rewards, psi, squares)
-    theta = np.empty((agents, arms, d))
+    theta = np.empty(psi.shape)
     _estimate(*map(np.ascontiguousarray, (mean_rewards, psi, squares)), theta)
     return theta
 
@@ -182,11 +172,8 @@ def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, m
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """theta_a (K, d) and V_a (K, d, d) from estimates and directions (n, K, d) and weights (n, K)."""
     agents, arms, d = directions.shape
-    if (
-        _fits(directions, _FLOAT, agents, arms, d)
-        and _fits(theta, _FLOAT, agents, arms, d)
-        and _fits(weights, _FLOAT, agents, arms)
-    ):
+    kinds = {theta.dtype, directions.dtype, weights.dtype}
+    if kinds == _NUMBERS and theta.shape == directions.shape and weights.shape == (agents, arms):
         mean, V = np.zeros((arms, d)), np.zeros((arms, d, d))
         if _aggregate(*map(np.ascontiguousarray, (theta, directions, weights)), mean, V):
             return mean, V

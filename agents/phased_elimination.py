@@ -251,7 +251,7 @@ class PhasedServer(ServerSide):
             present = self._get_acquainted(rows, present, up)
         weights = np.where(present, self.pulls[rows], 0.0)
         theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
-        heard = self.heard(weights)
+        heard = self.heard(V)
         return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
 
     def _get_acquainted(self, rows: "IntArray | slice", present: BoolArray, up: Message) -> BoolArray:
@@ -279,6 +279,6 @@ class PhasedServer(ServerSide):
         found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
         return found
 
-    def heard(self, weights: FloatArray) -> BoolArray:
-        """(K,) the arms of A^p: those with any exploration behind them."""
-        return np.asarray(np.logical_or.reduce(weights))
+    def heard(self, V: FloatArray) -> BoolArray:
+        """(K,) the arms of A^p: those with any exploration behind them, whose V is not 0."""
+        return np.asarray(V.trace(axis1=1, axis2=2) > 0)

@@ -126,6 +126,6 @@ class SharedThetaServer(PhasedServer):
         one_arm = (-1, 1, theta.shape[2])
         return super().aggregated(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
 
-    def heard(self, weights: FloatArray) -> BoolArray:
+    def heard(self, V: FloatArray) -> BoolArray:
         """(1,) the one estimate speaks of every arm."""
         return np.ones(1, dtype=bool)

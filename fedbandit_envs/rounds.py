@@ -306,7 +306,7 @@ def play(
     Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
     """
     rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
-    with one_thread():
+    with one_thread:
         rounds.start(seed)
         while not rounds.done:
             rounds.advance()

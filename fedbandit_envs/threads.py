@@ -5,21 +5,37 @@ so small that a second thread costs more than it saves.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import ContextDecorator
+from threading import Lock
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 
-@lru_cache(maxsize=2)
-def _libraries(scipy: bool) -> ThreadpoolController:
-    """What is loaded now; `scipy` brings a library of its own, when it is first needed."""
-    return ThreadpoolController()
+class OneThread(ContextDecorator):
+    """While anybody is within it, linear algebra runs on one thread; afterwards on as many as before."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._within = 0
+        self._limits: list[Any] = []  # one, and another for the library that scipy brings when it is first needed
+        self._libraries: dict[bool, ThreadpoolController] = {}  # by whether scipy's is among them
+
+    def __enter__(self) -> None:
+        scipy = "scipy.linalg" in sys.modules
+        with self._lock:
+            self._within += 1
+            if len(self._limits) <= scipy:
+                if scipy not in self._libraries:
+                    self._libraries[scipy] = ThreadpoolController()
+                self._limits.append(self._libraries[scipy].limit(limits=1, user_api="blas"))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if not self._within:
+                while self._limits:
+                    self._limits.pop().restore_original_limits()
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Within it, linear algebra runs on one thread; afterwards on as many as before."""
-    with _libraries("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas"):
-        yield
+one_thread = OneThread()

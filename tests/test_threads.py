@@ -40,7 +40,7 @@ def test_runs_are_the_same_however_many_threads_there_are():
 
 def test_afterwards_there_are_as_many_as_before():
     before = threads()
-    with one_thread():
+    with one_thread:
         assert set(threads()) == {1}
     assert threads() == before
 
@@ -63,3 +63,30 @@ def test_steps_see_one_thread(what, monkeypatch):
             directions = np.random.default_rng(0).normal(size=(6, 3, 4))
             g_optimal(directions, np.ones((6, 3), bool), gap=1e-3)
     assert set(seen) == {1}
+
+
+def test_the_last_to_leave_gives_the_threads_back():
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        before = threads()
+        one_thread.__enter__()
+        with one_thread:
+            assert set(threads()) == {1}
+        assert set(threads()) == {1}
+        one_thread.__exit__()
+        assert threads() == before
+
+
+def test_a_library_that_is_loaded_within_is_limited_from_the_next_time_on():
+    program = """
+import sys
+from threadpoolctl import ThreadpoolController
+from fedbandit_envs.threads import one_thread
+with one_thread:
+    assert "scipy.linalg" not in sys.modules
+    import scipy.linalg
+    with one_thread:
+        found = {library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"}
+        assert found == {1}, found
+"""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "3"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -48,7 +48,7 @@ class Client:
         length, report = self._last  # a turn that was played before is answered as before
         return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
 
-    @one_thread()
+    @one_thread
     def _play(self, down: Message | None) -> tuple[int, Message | None]:
         start = self._step
         report = self._one_turn(down)

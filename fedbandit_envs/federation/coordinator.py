@@ -201,7 +201,7 @@ class Coordinator:
             step = self.step + next(iter(replies.values())).length
             try:
                 up = self._channel.up([reply.message for reply in replies.values()], step)
-                with one_thread():
+                with one_thread:
                     return None if up is None else self._channel.down(self._server.answer(up))
             except Exception as error:
                 self._server.restore(before)
