@@ -166,17 +166,19 @@ class Feedback:
         return cls(nothing, nothing.view(np.float64), plan.arm, none, none.view(np.float64))
 
     def checked(self, plan: Plan) -> "Feedback":
-        """The feedback made read-only, with the arms and the exploration of `plan`, which it must have kept to."""
-        for array in (self.explored_sums, self.played, self.played_sums):
+        """The feedback of `plan`, read-only. A wrapper or a source of rewards may have pulled something else."""
+        own = self
+        if self.arm is not plan.arm or self.explored is not plan.explore:
+            n, num_arms = plan.explore.shape
+            whole = {
+                "explored": _whole("explored", self.explored, (n, num_arms)),
+                "arm": _whole("arm", self.arm, (n,), below=num_arms),
+                "played": _whole("played", self.played, (n,)),
+            }
+            own = replace(self, **whole)
+        for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
             array.setflags(write=False)
-        if self.arm is plan.arm and self.explored is plan.explore:
-            return self
-        if not (np.array_equal(self.arm, plan.arm) and np.array_equal(self.explored, plan.explore)):
-            raise ProtocolError(
-                "feedback: expected the arms and the exploration of the plan, got others; carry it out as it is, and "
-                "return them as they were given"
-            )
-        return replace(self, arm=plan.arm, explored=plan.explore)
+        return own
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
@@ -204,3 +206,17 @@ class Feedback:
         total = explored.copy(order="C")
         total.reshape(-1)[places(self.arm, total.shape[1])] += played
         return total
+
+
+def _whole(name: str, array: IntArray, shape: tuple[int, ...], below: int = 2**63) -> IntArray:
+    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "iu":
+        raise ProtocolError(
+            f"feedback.{name}: expected whole numbers of shape {shape}, got {type(array).__name__} of shape "
+            f"{np.shape(array)}; return the plan's own, or what was pulled in its place"
+        )
+    if np.maximum.reduce(_huge_below_zero(array), axis=None) >= below:
+        raise ProtocolError(
+            f"feedback.{name}: expected numbers from 0 to {below - 1}, got {array.min()} to {array.max()}; return the "
+            "plan's own, or what was pulled in its place"
+        )
+    return array.astype(np.int64)

@@ -262,15 +262,27 @@ class TestWrappers:
         with pytest.raises(ValueError, match="read-only"):
             fb.play(self.Meddling(make(horizon=4), change), Told(explore))
 
-    @pytest.mark.parametrize("arm", [[2, 0, 0], [-1, 0, 0], [1, 0, 0]])
-    def test_feedback_of_another_plan_is_refused(self, arm):
-        def change(env, plan):
-            return replace(env.pull(plan), arm=np.array(arm))
+    @pytest.mark.parametrize(
+        ("wrong", "part"),
+        [
+            ({"arm": np.array([2, 0, 0])}, "feedback.arm: expected numbers from 0 to 1, got 0 to 2"),
+            ({"arm": np.array([-1, 0, 0])}, "feedback.arm: expected numbers from 0 to 1, got -1 to 0"),
+            ({"arm": np.zeros(3)}, "feedback.arm: expected whole numbers of shape (3,)"),
+            ({"arm": np.zeros(4, dtype=int)}, "feedback.arm: expected whole numbers of shape (3,)"),
+            ({"explored": np.full((3, 2), -1)}, "feedback.explored: expected numbers from 0"),
+            ({"explored": [[0, 0]] * 3}, "feedback.explored: expected whole numbers of shape (3, 2), got list"),
+        ],
+    )
+    def test_feedback_that_can_not_be_is_refused(self, wrong, part):
+        env = self.Meddling(make(horizon=4), lambda env, plan: replace(env.pull(plan), **wrong))
+        assert_refused(lambda: fb.play(env, Told(play_first)), part)
 
-        env = self.Meddling(make(horizon=4), change)
-        assert_refused(
-            lambda: fb.play(env, Told(play_first)), "feedback: expected the arms and the exploration", "as it is"
-        )
+    def test_what_was_pulled_in_place_of_the_plan_counts(self):
+        def change(env, plan):
+            return replace(env.pull(plan), arm=np.array([1, 0, 0]))
+
+        history = fb.play(self.Meddling(make(horizon=4), change), Told(play_first))
+        assert history.pulls[-1].tolist() == [[0, 4], [4, 0], [4, 0]]
 
     def test_feedback_in_other_types_of_whole_numbers_is_the_same(self):
         def change(env, plan):
