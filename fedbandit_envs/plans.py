@@ -1,6 +1,6 @@
 """What agents do between two messages, and what comes of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -170,12 +170,13 @@ class Feedback:
         own = self
         if self.arm is not plan.arm or self.explored is not plan.explore:
             n, num_arms = plan.explore.shape
-            whole = {
-                "explored": _whole("explored", self.explored, (n, num_arms)),
-                "arm": _whole("arm", self.arm, (n,), below=num_arms),
-                "played": _whole("played", self.played, (n,)),
-            }
-            own = replace(self, **whole)
+            own = Feedback(
+                _whole("explored", self.explored, (n, num_arms)),
+                self.explored_sums,
+                _whole("arm", self.arm, (n,), below=num_arms),
+                _whole("played", self.played, (n,)),
+                self.played_sums,
+            )
         for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
             array.setflags(write=False)
         return own
