@@ -55,7 +55,7 @@ def pair_of(text: str) -> tuple[str, Any]:
     """A setting, as `KEY=VALUE`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ExperimentError(f"expected KEY=VALUE, got {text!r}; write {text.strip() or 'num_agents'}=20, for example")
+        raise ExperimentError(f"expected KEY=VALUE, got {text!r}; write num_agents=20 or compiled=true, for example")
     return key, value_of(value)
 
 
