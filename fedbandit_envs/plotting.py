@@ -129,11 +129,15 @@ def communication(result: Result, axes: "Axes | None" = None, kind: str = "regre
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         axes.plot(scalars, found, marker, color=colour, markersize=3, alpha=0.35, markeredgewidth=0)
         axes.plot(scalars.mean(), found.mean(), marker, color=colour, markersize=8, label=label, clip_on=False)
-    if all((result.final(label, "scalars") > 0).all() for label in result.labels):
-        axes.set_xscale("log")
-    else:
+    sent = [float(scalars) for label in result.labels for scalars in result.final(label, "scalars")]
+    if min(sent) == 0:
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(left=-0.5)
+    elif max(sent) > 10 * min(sent):  # within a factor of ten the labels of a logarithmic scale run into each other
+        axes.set_xscale("log")
+    else:
+        axes.ticklabel_format(axis="x", scilimits=(0, 5))
+        axes.locator_params(axis="x", nbins=6)
     axes.margins(x=0.1)
     _finish(axes, "scalars sent, both ways, all agents", f"final {REGRET_NAMES[kind]}", title(result))
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))  # points lie anywhere

@@ -33,14 +33,24 @@ def test_every_figure_has_title_labels_and_a_legend_with_all_policies(result: fb
     assert [text.get_text() for text in legend.get_texts()] == result.labels
 
 
+@pytest.fixture(scope="module")
+def alike() -> fb.Result:
+    """Of policies that send nearly the same."""
+    arguments = {"num_agents": 20, "error": "classical", "max_cycles": 2**13}
+    return fb.run(
+        fb.Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], arguments, trials=3), executor="serial"
+    )
+
+
 @pytest.mark.parametrize("name", plotting.FIGURES)
-def test_tick_labels_do_not_overlap(result: fb.Result, name: str) -> None:
-    figure = plotting.draw(name, result)
+@pytest.mark.parametrize("which", ["result", "alike"])
+def test_tick_labels_do_not_overlap(which: str, name: str, request: pytest.FixtureRequest) -> None:
+    figure = plotting.draw(name, request.getfixturevalue(which))
     figure.draw_without_rendering()
     (axes,) = figure.axes
     for labels, low, high in (
-        (axes.get_xticklabels(), "x0", "x1"),
-        (axes.get_yticklabels(), "y0", "y1"),
+        (axes.get_xticklabels(which="both"), "x0", "x1"),
+        (axes.get_yticklabels(which="both"), "y0", "y1"),
     ):
         boxes = [label.get_window_extent() for label in labels if label.get_text() and label.get_visible()]
         boxes = [box for box in boxes if box.width]
