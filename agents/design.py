@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -33,14 +32,13 @@ from fedbandit_agents.design_steps import (
     whiten,
 )
 from fedbandit_envs.threads import one_thread
-from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+from fedbandit_envs.validation import BoolArray, FloatArray, IntArray, check_compiled
 
 __all__ = [
     "RANK_TOLERANCE",
     "Design",
     "allocate",
     "block_sweep",
-    "check_compiled",
     "g_optimal",
     "multiplicative_step",
     "uniform",
@@ -218,15 +216,6 @@ def _sparse(
         if after <= target and _rose(pi, information, candidate, ahead, g_ahead):
             return candidate, after
     return None
-
-
-def check_compiled() -> None:
-    """Refuses where numba is missing."""
-    if find_spec("numba") is None:
-        raise ImportError(
-            "compiled: expected numba to be installed, got none; pip install 'fedbandit-envs[compiled]', or leave "
-            "compiled out"
-        )
 
 
 @lru_cache(maxsize=1)

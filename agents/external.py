@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from fedbandit_envs.knowledge import View
 from fedbandit_envs.observations import flat_features, pull_statistics, statistics_by_name
-from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError
+from fedbandit_envs.plans import places
+from fedbandit_envs.protocol import Policy, ProtocolError, StepAgents
 from fedbandit_envs.validation import FloatArray, IntArray, one_of
 
 OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
@@ -53,28 +54,30 @@ class ExternalPolicy(Policy):
         return ExternalAgents(self, view)
 
 
-class ExternalAgents(AgentSide):
+class ExternalAgents(StepAgents):
     """Agents that ask `act` at each step."""
 
     def __init__(self, policy: ExternalPolicy, view: View):
-        self.policy, self.view = policy, view
+        super().__init__(view)
+        self.policy = policy
         shape = view.psi.shape[:2]
         self.pulls: IntArray = np.zeros(shape, dtype=np.int64)
         self.sums: FloatArray = np.zeros(shape)  # of rewards
 
-    def plan(self, down: Message | None, remaining: int) -> Plan:
-        """One step."""
+    def choose(self) -> IntArray:
+        """What the policy answers to the agents' observations."""
         try:
             answer = np.asarray(self.policy.act(self._observations()))
         except Exception as error:
             error.add_note(f"{type(self.policy).__name__} was asked for the arms of step {self.pulls[0].sum()}")
             raise
-        return Plan.play(self._arms(answer), self.pulls.shape[1])
+        return self._arms(answer)
 
-    def report(self, feedback: Feedback) -> None:
-        """Remember the rewards; say nothing."""
-        self.pulls += feedback.pulls()
-        self.sums += feedback.sums()
+    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+        """Remember the rewards."""
+        where = places(arm, self.pulls.shape[1])
+        self.pulls.reshape(-1)[where] += pulls
+        self.sums.reshape(-1)[where] += rewards
 
     def _observations(self) -> Any:
         """A batch of M rows, those of this block at the places of its agents, the others filled with one of them.

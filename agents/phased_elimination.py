@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_agents import estimation
-from fedbandit_agents.design import allocate, check_compiled, g_optimal, uniform
+from fedbandit_agents.design import allocate, g_optimal, uniform
 from fedbandit_agents.estimation import confidence, inner_products, number_of_phases, unit_vectors
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
@@ -20,6 +20,7 @@ from fedbandit_envs.validation import (
     BoolArray,
     FloatArray,
     IntArray,
+    check_compiled,
     one_of,
     probability,
     real_number,

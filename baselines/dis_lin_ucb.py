@@ -7,6 +7,7 @@ import numpy as np
 from fedbandit_agents.estimation import quadratic_forms
 from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.knowledge import Constants, View
+from fedbandit_envs.plans import places
 from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ServerSide
 from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number
 
@@ -68,7 +69,7 @@ class DisLinUCBAgents(IndexAgents):
         self.pulls[:] = self.sums[:] = 0
         self.since = 0
         self.growth: FloatArray = np.zeros(len(psi))  # ln(det V / det V_last) over all blocks, (n,)
-        self.indices: FloatArray = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
+        self.indices = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
 
     def _indices(
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
@@ -76,10 +77,6 @@ class DisLinUCBAgents(IndexAgents):
         x = 1 + pulls * q
         radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - self.confidence)
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
-
-    def index(self) -> FloatArray:
-        """(n, K)."""
-        return self.indices
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """One step, or none when the server calls for a synchronisation."""
@@ -90,14 +87,15 @@ class DisLinUCBAgents(IndexAgents):
             self._synchronise(down["gram"], down["moments"])
         return super().plan(None, remaining)
 
-    def learn(self, where: IntArray, feedback: Feedback) -> None:
+    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
         """Only the arm that was played has a new index."""
+        where = places(arm, self.view.constants.num_arms)
         q = self.q.take(where)
         before = np.log1p(self.pulls.take(where) * q)
-        super().learn(where, feedback)
-        pulls = self.pulls.take(where)
-        self.growth += np.log1p(pulls * q) - before
-        indices = self._indices(q, self.p.take(where), pulls, self.sums.take(where), self.log_det.take(feedback.arm))
+        self.count(where, pulls, rewards)
+        total = self.pulls.take(where)
+        self.growth += np.log1p(total * q) - before
+        indices = self._indices(q, self.p.take(where), total, self.sums.take(where), self.log_det.take(arm))
         self.indices.put(where, indices)
         self.since += 1
 

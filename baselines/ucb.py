@@ -1,72 +1,95 @@
 """Step-by-step policies without a server: Local UCB, and KK-UCB (Kirschner and Krause 2019)."""
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedbandit_envs.knowledge import View
 from fedbandit_envs.plans import places
-from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy
-from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number
+from fedbandit_envs.protocol import Policy, StepAgents
+from fedbandit_envs.validation import FloatArray, IntArray, check_compiled, probability, real_number, true_or_false
 
-
-class IndexAgents(AgentSide):
-    """Agents that play, at each step, the arm of the largest index; ties go to the first."""
-
-    def __init__(self, view: View):
-        self.view = view
-        shape = view.psi.shape[:2]
-        self.pulls: FloatArray = np.zeros(shape)
-        self.sums: FloatArray = np.zeros(shape)  # of rewards
-
-    def plan(self, down: Message | None, remaining: int) -> Plan:
-        """One step."""
-        return Plan.play(self.index().argmax(axis=1), self.pulls.shape[1])
-
-    def report(self, feedback: Feedback) -> Message | None:
-        """Learn from the reward; say nothing."""
-        self.learn(places(feedback.arm, self.pulls.shape[1]), feedback)
-        return None
-
-    def learn(self, where: IntArray, feedback: Feedback) -> None:
-        """Take in what was played, `where` (n,) being its places in the flattened tables."""
-        self.pulls.reshape(-1)[where] += feedback.played
-        self.sums.reshape(-1)[where] += feedback.played_sums
-
-    @abstractmethod
-    def index(self) -> FloatArray:
-        """(n, K)."""
+_NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then huge, and one more is exactly 1
 
 
 @dataclass(frozen=True)
 class LocalUCB(Policy):
     """Each agent alone, blind to features: mean + sqrt(2 ln(1 + n ln^2 n) / t), every arm once first."""
 
+    compiled: bool = False  # whether agents decide and learn in compiled code (the extra of that name): the same run
+
+    def __post_init__(self) -> None:
+        true_or_false("compiled", self.compiled)
+
+    def check_installed(self) -> None:
+        """Compiled code needs numba."""
+        if self.compiled:
+            check_compiled()
+
     def agents(self, view: View) -> "LocalUCBAgents":
         """Agents that never communicate."""
+        if self.compiled:
+            check_compiled()
+            from fedbandit_baselines.ucb_compiled import CompiledAgents  # numba takes long to import, then to compile
+
+            return CompiledAgents(view)
         return LocalUCBAgents(view)
 
 
-class LocalUCBAgents(IndexAgents):
-    """n is the step, from 1; t the pulls of the arm."""
+class LocalUCBAgents(StepAgents):
+    """n is the step, from 1; t the pulls of the arm. At a step all indices change, but only one mean and radius."""
 
     def __init__(self, view: View):
         super().__init__(view)
+        size = view.psi.shape[0] * view.psi.shape[1]  # flattened tables (n, K)
+        self.pulls: FloatArray = np.full(size, _NEVER)
+        self.sums: FloatArray = np.zeros(size)  # of rewards
+        self.means: FloatArray = np.zeros(size)
+        self.radii: FloatArray = 1 / np.sqrt(self.pulls)  # 1 / sqrt(t)
         self.step = 1
 
-    def index(self) -> FloatArray:
-        """Infinite for an arm that was never pulled."""
-        if self.step <= self.pulls.shape[1]:
-            return np.where(self.pulls == 0, np.inf, 0)
-        bonus = 2 * math.log1p(self.step * math.log(self.step) ** 2)
-        return self.sums / self.pulls + np.sqrt(bonus / self.pulls)
+    def choose(self) -> IntArray:
+        """The arm of the largest index; ties go to the first, as among those never pulled."""
+        index = self.radii * self.bonus()
+        index += self.means
+        return index.reshape(self.view.psi.shape[:2]).argmax(axis=1)
 
-    def learn(self, where: IntArray, feedback: Feedback) -> None:
-        """Count the step too."""
-        super().learn(where, feedback)
+    def bonus(self) -> float:
+        """What a radius of 1 adds to a mean."""
+        return math.sqrt(2 * math.log1p(self.step * math.log(self.step) ** 2))
+
+    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+        """Count, and update what was played."""
+        where = places(arm, self.view.constants.num_arms)
+        t = self.pulls[where]
+        t += pulls
+        total = self.sums[where]
+        total += rewards
+        self.pulls[where], self.sums[where] = t, total
+        self.means[where] = total / t
+        self.radii[where] = np.reciprocal(np.sqrt(t))
         self.step += 1
+
+
+class IndexAgents(StepAgents):
+    """Agents with a table of indices, of which only those of the arms that were played change."""
+
+    def __init__(self, view: View):
+        super().__init__(view)
+        shape = view.psi.shape[:2]
+        self.pulls: FloatArray = np.zeros(shape)
+        self.sums: FloatArray = np.zeros(shape)  # of rewards
+        self.indices: FloatArray = np.zeros(shape)
+
+    def choose(self) -> IntArray:
+        """The arm of the largest index; ties go to the first."""
+        return self.indices.argmax(axis=1)
+
+    def count(self, where: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+        """Add what was played, `where` (n,) being its places in the flattened tables."""
+        self.pulls.reshape(-1)[where] += pulls
+        self.sums.reshape(-1)[where] += rewards
 
 
 @dataclass(frozen=True)
@@ -100,19 +123,16 @@ class KKUCBAgents(IndexAgents):
         self.confidence = float(2 * np.log(policy.delta / view.constants.num_arms))
         self.scale = policy.sigma if view.exact else float(np.sqrt(4 + policy.sigma**2))
         self.squares: FloatArray = np.einsum("nad,nad->na", view.psi, view.psi)
-        self.indices: FloatArray = self._indices(self.squares, self.pulls, self.sums)
+        self.indices = self._indices(self.squares, self.pulls, self.sums)
 
     def _indices(self, squares: FloatArray, pulls: FloatArray, sums: FloatArray) -> FloatArray:
         x = 1 + pulls * squares
         beta = self.scale * np.sqrt(np.log(x) - self.confidence)
         return squares * sums / x + (beta + self.policy.theta_bound) * np.sqrt(squares / x)
 
-    def index(self) -> FloatArray:
-        """(n, K)."""
-        return self.indices
-
-    def learn(self, where: IntArray, feedback: Feedback) -> None:
+    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
         """Only the arm that was played has a new index."""
-        super().learn(where, feedback)
+        where = places(arm, self.view.constants.num_arms)
+        self.count(where, pulls, rewards)
         played = (table.take(where) for table in (self.squares, self.pulls, self.sums))
         self.indices.put(where, self._indices(*played))

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from fedbandit_envs.history import History
     from fedbandit_envs.instance import BanditInstance
     from fedbandit_envs.knowledge import Constants, View
-    from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, ServerSide
+    from fedbandit_envs.protocol import (
+        AgentSide,
+        Feedback,
+        Message,
+        Plan,
+        Policy,
+        ProtocolError,
+        ServerSide,
+        StepAgents,
+    )
     from fedbandit_envs.registration import make, make_policy, policy_names, register_policy
     from fedbandit_envs.results import Result
     from fedbandit_envs.rounds import CommunicationRounds, play
@@ -64,6 +73,7 @@ __all__ = [
     "RecordRegret",
     "Result",
     "ServerSide",
+    "StepAgents",
     "Synthetic",
     "Table",
     "View",
@@ -131,6 +141,7 @@ _HOMES = {
         "Policy",
         "ProtocolError",
         "ServerSide",
+        "StepAgents",
     ),
     "registration": (
         "make",

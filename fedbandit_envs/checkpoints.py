@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.history import checkpoint_times
+from fedbandit_envs.plans import places
 from fedbandit_envs.protocol import AgentSide, Feedback
 from fedbandit_envs.validation import IntArray
 
@@ -23,9 +24,15 @@ class Checkpoints:
         """Count what was pulled."""
         feedback.add_pulls(self.pulls)
 
-    def due(self, step: int, length: int) -> bool:
-        """Whether one is to be taken after a plan of `length` steps that ended at `step`: never after none."""
-        return length > 0 and step >= self._times[self._next]
+    def add_arms(self, arms: IntArray) -> None:
+        """Count one pull of each of `arms` (steps, n)."""
+        shape = self.pulls.shape
+        self.pulls += np.bincount(places(arms, shape[1]).ravel(), minlength=self.pulls.size).reshape(shape)
+
+    @property
+    def next_time(self) -> int:
+        """The next time of the grid: a checkpoint is due once it is reached. It is always ahead of the last one."""
+        return self._times[self._next]
 
     def take(self, step: int, active: IntArray) -> None:
         """Write down the pulls, and the arms that each agent still considers (n,)."""

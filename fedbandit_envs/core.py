@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedbandit_envs.instance import REGRETS, BanditInstance
-from fedbandit_envs.plans import Feedback, Plan, places
+from fedbandit_envs.plans import Feedback, Plan, check_arms, no_pulls, places
+from fedbandit_envs.protocol import StepAgents
 from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
 from fedbandit_envs.validation import FloatArray, IntArray
@@ -11,6 +12,7 @@ from fedbandit_envs.validation import FloatArray, IntArray
 _PLANS_AHEAD = 4  # generators made together, at most: in a row each takes a third of the time
 _AHEAD = 256  # single pulls whose random numbers are drawn together, at most, and
 _AT_ONCE = 1 << 18  # of these numbers, so that many agents need no more memory
+_WHOLE = np.dtype(np.int64)
 
 
 class Episode:
@@ -27,7 +29,7 @@ class Episode:
         self._ahead = max(1, min(_AHEAD, _AT_ONCE // numbers))
         self._generators: dict[int, np.random.Generator] = {}  # of the plans to come, by their number
         self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:
-        self._normals: FloatArray = np.empty(0)  # (block, n, normals a pull)
+        self._noise: FloatArray = np.empty(0)  # (block, n, ...)
         self._uniforms: FloatArray = np.empty(0)  # (block, n)
 
     def step(self, arms: IntArray) -> FloatArray:
@@ -37,14 +39,45 @@ class Episode:
 
     def _single(self, arms: IntArray, stream: Stream, number: int) -> FloatArray:
         """(n,) rewards of one pull, by its number in a stream of single pulls."""
+        place = self._at_hand(stream, number)
+        return self._law.single(arms, self._noise[place], self._uniforms[place])
+
+    def _at_hand(self, stream: Stream, number: int) -> int:
+        """Draw the block of single pulls to which this one belongs, if it is not at hand, and say its place in it."""
         block, place = divmod(number, self._ahead)
         if (stream, block) != self._drawn:
-            draws = self._draws(stream, block)
-            normals = draws.normals(self._ahead, self._law.normals_per_pull)
-            self._normals = np.ascontiguousarray(normals.transpose(1, 0, 2))
-            self._uniforms = np.ascontiguousarray(draws.uniforms(self._ahead).T)
+            draws, law = self._draws(stream, block), self._law
+            normals = draws.normals(self._ahead, law.normals_per_pull)
+            self._noise = np.ascontiguousarray(law.noise(normals.swapaxes(0, 1)))
+            uniforms = draws.uniforms(self._ahead) if law.uniforms_per_pull else np.empty((0, self._ahead))
+            self._uniforms = np.ascontiguousarray(uniforms.T)
             self._drawn = (stream, block)
-        return self._law.single(arms, self._normals[place], self._uniforms[place])
+        return place
+
+    def follow(self, agents: StepAgents, most: int) -> IntArray:
+        """(steps, n) the arms of so many plans of one step, `most` or less, which `agents` choose on the way."""
+        place = self._at_hand(Stream.SHORT_PLANS, self.plans)
+        noise, uniforms = self._noise[place : place + most], self._uniforms[place : place + most]
+        n, num_arms = self.instance.means.shape
+        arms = np.zeros((len(noise), n), dtype=np.int64)
+        shown, once = arms.view(), np.ones(n, dtype=np.int64)
+        shown.setflags(write=False)
+        once.setflags(write=False)
+        choose, paid, learn = agents.choose, self._law.single, agents.learn
+        try:
+            for row, arm, own_noise, own_uniforms in zip(arms, shown, noise, uniforms, strict=True):
+                chosen = choose()
+                if type(chosen) is not np.ndarray or chosen.dtype is not _WHOLE or chosen.shape != (n,):
+                    chosen = Plan(no_pulls(n, num_arms), chosen, 1).checked(n, num_arms).arm
+                row[:] = chosen
+                rewards = paid(arm, own_noise, own_uniforms)
+                rewards.setflags(write=False)
+                learn(arm, once, rewards)
+        finally:
+            check_arms(arms, num_arms)  # all at once: what a wrong one has led to is lost with the run
+        self.steps += len(arms)
+        self.plans += len(arms)
+        return arms
 
     def pull(self, plan: Plan) -> Feedback:
         """The whole plan at once: the same in distribution as stepping through it."""

@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 from fedbandit_envs.episodes import RENDER_MODES, EpisodicBandit
 from fedbandit_envs.generators import InstanceGenerator
 from fedbandit_envs.knowledge import View
-from fedbandit_envs.protocol import Feedback, Plan
+from fedbandit_envs.protocol import Feedback, Plan, StepAgents
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
 from fedbandit_envs.validation import FloatArray, IntArray
 
@@ -158,6 +158,19 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         if episode.steps >= self.max_cycles:
             self._end()
         return feedback
+
+    @property
+    def follows(self) -> bool:
+        """Whether `follow` can be used: nobody else wants to see the plans of this episode."""
+        return self._tally is None and type(self).pull is HiddenContextBandit.pull
+
+    def follow(self, agents: StepAgents, most: int) -> IntArray:
+        """(steps, M) the arms that `agents` chose in so many plans of one step, `most` or less: as `pull` of each."""
+        episode = self._running()
+        arms = episode.follow(agents, min(most, self.max_cycles - episode.steps))
+        if episode.steps >= self.max_cycles:
+            self._end()
+        return arms
 
     def resume(self, steps: int, plans: int) -> None:
         """Go on with an episode that has come to `steps` steps and `plans` plans, right after its reset."""

@@ -26,13 +26,20 @@ class RewardLaw(Protocol):
 
     @property
     def normals_per_pull(self) -> int:
-        """Standard normals that `single` uses for one agent; it always gets one uniform."""
+        """Standard normals that a single pull of one agent uses, and"""
+
+    @property
+    def uniforms_per_pull(self) -> int:
+        """uniforms: one, or none."""
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """(n, K + 1) sums of the rewards of `counts` (n, K + 1) whole pulls: of each arm, and then of `arm` (n,)."""
 
-    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
-        """(n,) rewards of one pull of `arms` (n,), from normals (n, normals_per_pull) and uniforms (n,)."""
+    def noise(self, normals: FloatArray) -> FloatArray:
+        """(steps, n, ...) what `single` makes of the normals (steps, n, normals_per_pull) of many steps, at once."""
+
+    def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """(n,) rewards of one pull of `arms` (n,), from the `noise` (n, ...) and uniforms (n,) of its step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +49,7 @@ class GaussianRewards:
     means: FloatArray  # (n, K)
     stds: FloatArray | float  # (n, K) of one pull, context noise included; or one for all
     normals_per_pull: int = 1
+    uniforms_per_pull: int = 0
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """n r + s sqrt(n) z."""
@@ -57,11 +65,16 @@ class GaussianRewards:
     def _with_arm(self) -> FloatArray:
         return np.concatenate([self.means, self.means[:, :1]], axis=1)
 
-    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+    def noise(self, normals: FloatArray) -> FloatArray:
+        """s z where s is the same for all, else z."""
+        return self.stds * normals[..., 0] if isinstance(self.stds, float) else normals[..., 0]
+
+    def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
         pulled = places(arms, self.means.shape[1])
-        stds = self.stds if isinstance(self.stds, float) else self.stds.take(pulled)
-        return self.means.take(pulled) + stds * normals[:, 0]
+        rewards = self.means.take(pulled)
+        rewards += noise if isinstance(self.stds, float) else self.stds.take(pulled) * noise
+        return rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +83,17 @@ class BernoulliRewards:
 
     means: FloatArray  # (n, K)
     normals_per_pull: int = 0
+    uniforms_per_pull: int = 1
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """Binomial, by inversion of one uniform each."""
         return _binomial(draws.uniforms(counts.shape[1]), counts, _and_of_arm(self.means, arm))
 
-    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+    def noise(self, normals: FloatArray) -> FloatArray:
+        """None."""
+        return normals
+
+    def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One trial."""
         return (uniforms < self.means[np.arange(len(arms)), arms]).astype(np.float64)
 
@@ -88,6 +106,7 @@ class MixtureRewards:
     means: FloatArray  # (n, S, K) mean rewards at each point of the support
     noise_std: float
     normals_per_pull: int = 1
+    uniforms_per_pull: int = 1
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """How often each point occurs is multinomial: binomials of what is left, point by point."""
@@ -107,10 +126,15 @@ class MixtureRewards:
             left = left - here
         return total
 
-    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
-        """Draw the point, then the noise."""
+    def noise(self, normals: FloatArray) -> FloatArray:
+        """s z."""
+        return self.noise_std * normals[..., 0]
+
+    def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
+        """Draw the point, then add the noise."""
         points = self.distribution.choose(uniforms)
-        return self.means[np.arange(len(arms)), points, arms] + self.noise_std * normals[:, 0]
+        rewards: FloatArray = self.means[np.arange(len(arms)), points, arms] + noise
+        return rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +145,7 @@ class SampledRewards:
     feature_map: FeatureMap
     theta: FloatArray  # (K, d)
     noise_std: float
+    uniforms_per_pull: int = 0
 
     @property
     def normals_per_pull(self) -> int:
@@ -143,9 +168,13 @@ class SampledRewards:
         phi = self.feature_map(self.distribution.from_normals(normals[..., :-1]))
         return np.einsum("nsad,ad->nsa", phi, self.theta) + self.noise_std * normals[..., -1:]
 
-    def single(self, arms: IntArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
+    def noise(self, normals: FloatArray) -> FloatArray:
+        """The normals themselves: contexts are made of them step by step, because they need more memory."""
+        return normals
+
+    def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
         """One context and one noise."""
-        return self._rewards(normals[:, None])[np.arange(len(arms)), 0, arms]
+        return self._rewards(noise[:, None])[np.arange(len(arms)), 0, arms]
 
 
 def _and_of_arm(table: FloatArray, arm: IntArray) -> FloatArray:

@@ -13,7 +13,7 @@ from fedbandit_envs.env import HiddenContextBandit, Observation
 from fedbandit_envs.faults import Fault, Faults, QuorumLost, faults_from_tree, faults_tree, heard, quorum_shortage
 from fedbandit_envs.history import Exchange, History
 from fedbandit_envs.instance import OBSERVES, REGRETS
-from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State
+from fedbandit_envs.protocol import AgentSide, Feedback, Message, Plan, Policy, ProtocolError, State, StepAgents
 from fedbandit_envs.stepping import pulls_throughout, stepped
 from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import BoolArray, IntArray, one_of
@@ -113,7 +113,16 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._checkpoints = Checkpoints(self.constants.horizon, self.constants.num_agents, self.constants.num_arms)
         self._exchanges: list[Exchange] = []
         self._lost: list[Fault] = []
+        self._followed = self._step_agents()
         self._started = True
+
+    def _step_agents(self) -> StepAgents | None:
+        """The agents, if they can play on alone: nobody else wants to see their plans and what comes of these."""
+        side, seen = self._sides[0], self._record or self._stepwise or self.env is not self.bandit
+        if seen or not self._together or not self.bandit.follows or not isinstance(side, StepAgents):
+            return None
+        own = type(side).plan, type(side).report
+        return side if own == (StepAgents.plan, StepAgents.report) else None
 
     @property
     def done(self) -> bool:
@@ -149,6 +158,24 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if shortage is not None:
             raise shortage
 
+    def finish(self) -> None:
+        """Play to the horizon: `advance`, in fewer turns where agents decide step by step."""
+        while not self.done:
+            if self._followed is None or not self._follow(self._followed):
+                self.advance()
+
+    def _follow(self, agents: StepAgents) -> bool:
+        """Let the agents play on alone, to the next checkpoint at most; False before the last step, a turn's.
+
+        Nothing is learnt from the last step, so it is not the agents' alone.
+        """
+        most = min(self._checkpoints.next_time, self.constants.horizon - 1) - self._taken
+        if most:
+            arms = self.bandit.follow(agents, most)
+            self._checkpoints.add_arms(arms)
+            self._passed(len(arms))
+        return most > 0
+
     def _reported(self, feedback: Feedback) -> tuple[Message | None, QuorumLost | None]:
         """What the server hears from all blocks, and the error when that is too little."""
         if self._together:
@@ -171,10 +198,14 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 "plans of positive length"
             )
         if plan.length:
-            self._taken += plan.length
             self._checkpoints.add(feedback)
-            if self._checkpoints.due(self._taken, plan.length):
-                self._checkpoints.take(self._taken, self._arms_left())
+            self._passed(plan.length)
+
+    def _passed(self, steps: int) -> None:
+        """As many steps are over, and their pulls counted."""
+        self._taken += steps
+        if self._taken >= self._checkpoints.next_time:
+            self._checkpoints.take(self._taken, self._arms_left())
 
     def _arriving(self, number: int) -> BoolArray:
         """(M,) the agents whose reports are not lost in this round; those that are, are written down."""
@@ -308,8 +339,7 @@ def play(
     rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
     with one_thread:
         rounds.start(seed)
-        while not rounds.done:
-            rounds.advance()
+        rounds.finish()
         return rounds.history()
 
 

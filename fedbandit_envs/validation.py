@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from reprlib import Repr
 from typing import Any
 
@@ -129,3 +130,12 @@ def nearest(name: Any, known: Iterable[str]) -> str:
     by_letters = {choice.lower(): choice for choice in known}
     matches = [by_letters[match] for match in get_close_matches(str(name).lower(), list(by_letters), n=3, cutoff=0.5)]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+
+
+def check_compiled() -> None:
+    """Refuses `compiled=True` where numba is missing."""
+    if find_spec("numba") is None:
+        raise ImportError(
+            "compiled: expected numba to be installed, got none; pip install 'fedbandit-envs[compiled]', or leave "
+            "compiled out"
+        )

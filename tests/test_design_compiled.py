@@ -30,7 +30,7 @@ def solve(*arguments, **options):
 
 @pytest.fixture
 def no_numba(monkeypatch):
-    monkeypatch.setattr("fedbandit_agents.design.find_spec", lambda name: None)
+    monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda name: None)
     from fedbandit_agents.design import _first_order
 
     _first_order.cache_clear()
@@ -39,7 +39,7 @@ def no_numba(monkeypatch):
 REMEDY = r"compiled: expected numba.*got none; pip install 'fedbandit-envs\[compiled\]', or leave compiled out"
 
 
-@pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Shared-Theta-Fed-PE"])
+@pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Shared-Theta-Fed-PE", "Local-UCB"])
 def test_without_numba_a_policy_is_refused_before_it_plays(name, no_numba, tmp_path):
     env = fb.make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=30, observe="context")
     with pytest.raises(ImportError, match=REMEDY):
@@ -56,9 +56,10 @@ def test_without_numba_a_design_is_refused(no_numba):
         solve(*random_problem(0))
 
 
-def test_compiled_is_true_or_false():
+@pytest.mark.parametrize("name", ["Fed-PECD", "Local-UCB"])
+def test_compiled_is_true_or_false(name):
     with pytest.raises(ValueError, match="compiled: expected True or False, got 1"):
-        fb.make_policy("Fed-PECD", compiled=1)
+        fb.make_policy(name, compiled=1)
 
 
 class TestCompiled:
@@ -254,7 +255,7 @@ assert "numba" in sys.modules
         policies = [{"name": "Fed-PECD", "parameters": {"compiled": True}}]
         experiment = fb.Experiment("fedbandit/Synthetic-v0", policies, {"num_agents": 4, "max_cycles": 100}, trials=2)
         regret = fb.run(experiment, out=tmp_path, executor="serial").table("summary")["regret"]
-        monkeypatch.setattr("fedbandit_agents.design.find_spec", lambda name: None)
+        monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda name: None)
         assert fb.Result.load(tmp_path).table("summary")["regret"] == regret
 
     def test_regret_is_that_of_the_other_solver(self):

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference as ref
-from compiling import COMPILED_OR_NOT
+from compiling import COMPILED_OR_NOT, NEEDS_NUMBA
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -158,13 +158,21 @@ def estimates_before(history, phase):
 
 @settings(max_examples=25, deadline=None)
 @given(psi=problems(), horizon=st.integers(1, 120), seed=st.integers(0, 2**16))
-@pytest.mark.parametrize("name", ["Local-UCB", "KK-UCB", "DisLinUCB"])
-def test_fast_and_slow_step_by_step_policies_decide_alike(name, psi, horizon, seed):
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("Local-UCB", {}),
+        pytest.param("Local-UCB", {"compiled": True}, marks=NEEDS_NUMBA),
+        ("KK-UCB", {}),
+        ("DisLinUCB", {}),
+    ],
+)
+def test_fast_and_slow_step_by_step_policies_decide_alike(name, parameters, psi, horizon, seed):
     def reward(*key):
         return scripted(seed, *key)
 
     env = environment(psi, horizon, reward, hidden=True)
-    history = fb.play(env, fb.make_policy(name), seed=0)
+    history = fb.play(env, fb.make_policy(name, **parameters), seed=0)
     arms = np.array(env.arms).T
     steps = {
         "Local-UCB": lambda: ref.local_ucb(*psi.shape[:2], horizon, reward),

@@ -299,7 +299,7 @@ def test_with_many_agents_fewer_pulls_are_drawn_ahead_whoever_is_in_the_block(mo
     for _ in range(5):
         together, own = whole.pull(ONCE), block.pull(ONCE.rows(rows))
         assert own.played_sums.tobytes() == together.played_sums[rows].tobytes()
-        assert whole._normals.size == 2 * 7
+        assert whole._noise.size == 2 * 7
 
 
 def test_no_pulls_of_an_arm_with_negative_mean_are_the_same_zero_in_every_block():

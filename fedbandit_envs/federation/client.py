@@ -66,7 +66,7 @@ class Client:
         feedback = self._pulled(plan)
         self._step += int(plan.length)
         self._checkpoints.add(feedback)
-        if self._checkpoints.due(self._step, plan.length):
+        if plan.length and self._step >= self._checkpoints.next_time:
             self._checkpoints.take(self._step, arms_left(self._side, *self._checkpoints.pulls.shape))
         return None if self._step >= self._constants.horizon else self._side.report(feedback)
 

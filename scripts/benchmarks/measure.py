@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,11 @@ def in_new_process(code: str, *arguments: str) -> str:
     """What a Python program prints, run in a process of its own."""
     finished = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     return finished.stdout
+
+
+def compiler() -> bool:
+    """Whether numba is there."""
+    return find_spec("numba") is not None
 
 
 def show(rows: list[Row]) -> None:

@@ -5,13 +5,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 import fedbandit_envs as fb
-from benchmarks.measure import Row, interleaved, ratio
+from benchmarks.measure import Row, compiler, interleaved, ratio
 from fedbandit_agents.design import g_optimal
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
@@ -46,11 +45,6 @@ def run(quick: bool) -> list[Row]:
         Row("the first with M = 1000", "", f"{many:.3f}", None),
         Row(what, "at least 3,000", f"{times:,.0f}", times >= 3000),
     ]
-
-
-def compiler() -> bool:
-    """Whether numba is there."""
-    return find_spec("numba") is not None
 
 
 def _beside_normals(

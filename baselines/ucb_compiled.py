@@ -1,0 +1,66 @@
+"""Local UCB's agents, compiled by numba: the same decisions bit for bit. Importing this compiles it, in some 2 s."""
+
+import numpy as np
+from numba import float64, int64, njit, types, void
+
+from fedbandit_baselines.ucb import LocalUCBAgents
+from fedbandit_envs.validation import FloatArray, IntArray
+
+_TABLE, _ARMS = float64[::1], int64[::1]
+_READ, _READ_ARMS = (types.Array(kind, 1, "C", readonly=True) for kind in (float64, int64))
+
+
+# Bounds are checked: a table that was restored from a wrong file must not be written beyond its end.
+@njit(void(_TABLE, _TABLE, int64, float64, _ARMS), error_model="numpy", boundscheck=True)
+def _choose(radii: FloatArray, means: FloatArray, num_arms: int, bonus: float, arm: IntArray) -> None:
+    for i in range(len(arm)):
+        start, largest = i * num_arms, -np.inf
+        arm[i] = 0
+        for a in range(num_arms):
+            index = radii[start + a] * bonus + means[start + a]
+            if not index <= largest:
+                arm[i], largest = a, index
+                if np.isnan(index):  # numpy takes it for the largest
+                    break
+
+
+@njit(
+    void(_READ_ARMS, _READ_ARMS, _READ, int64, _TABLE, _TABLE, _TABLE, _TABLE),
+    error_model="numpy",
+    boundscheck=True,
+)
+def _learn(
+    arm: IntArray,
+    played: IntArray,
+    rewards: FloatArray,
+    num_arms: int,
+    pulls: FloatArray,
+    sums: FloatArray,
+    means: FloatArray,
+    radii: FloatArray,
+) -> None:
+    for i in range(len(arm)):
+        place = i * num_arms + arm[i]
+        t, total = pulls[place] + played[i], sums[place] + rewards[i]
+        pulls[place], sums[place] = t, total
+        means[place], radii[place] = total / t, 1 / np.sqrt(t)
+
+
+class CompiledAgents(LocalUCBAgents):
+    """As LocalUCBAgents, in less time."""
+
+    def choose(self) -> IntArray:
+        """The arm of the largest index; ties go to the first."""
+        arm: IntArray = np.empty(len(self.view.agents), dtype=np.int64)
+        _choose(self.radii, self.means, self.view.constants.num_arms, self.bonus(), arm)
+        return arm
+
+    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+        """Count, and update what was played."""
+        num_arms = self.view.constants.num_arms
+        try:
+            _learn(arm, pulls, rewards, num_arms, self.pulls, self.sums, self.means, self.radii)
+        except TypeError:  # other kinds of arrays than a run's own, as a wrapper may give: nothing was done
+            super().learn(arm, pulls, rewards)
+        else:
+            self.step += 1
