@@ -61,6 +61,8 @@ def _eliminate(
     for i in range(agents):
         top = -1
         for a in range(arms):
+            if not active[i, a]:
+                continue
             m = a if len(V) > 1 else 0
             total, square = psi[i, a, 0] * theta[m, 0], 0.0
             for j in range(1, d):
@@ -73,11 +75,13 @@ def _eliminate(
             if not np.isfinite(total):
                 return False
             r[a], u[a] = total, scale * np.sqrt(max(square, 0.0))
-            if active[i, a] and known[m] and (top < 0 or r[a] > r[top]):
+            if known[m] and (top < 0 or r[a] > r[top]):
                 top = a
-        top = best[i] if top < 0 else top
-        if not 0 <= top < arms:
-            return False
+        if top < 0:  # then all that are active stay, whatever its r and u
+            top = best[i]
+            if not 0 <= top < arms:
+                return False
+            r[top] = u[top] = 0.0
         for a in range(arms):
             m = a if len(V) > 1 else 0
             kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] or not known[m])

@@ -129,19 +129,21 @@ class PhasedAgents(AgentSide):
             self.exploring = False
             return Plan.wait(n, num_arms)
         self.exploring = True
-        explore = np.zeros((n, num_arms), dtype=np.int64)
-        if down is not None:
-            explore[self._addressed(down)] = down["pulls"]
+        explore = self._allocated(down)
         if self.policy.pad:
             return Plan(explore, self.best, self.policy.budget(self.phase) + num_arms)
         return Plan(explore, self.best, max(int(explore.sum(axis=1).max()), 1))
 
-    def _addressed(self, down: Message) -> "BoolArray | slice":
-        if down.agents is None:
+    def _allocated(self, down: Message | None) -> IntArray:
+        """(n, K) the pulls that the server allocates; none for agents that it does not answer."""
+        if down is not None and down.agents is None:
             raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
-        if len(down.agents) == len(self.view.agents):
-            return slice(None)
-        return np.isin(self.view.agents, down.agents)
+        if down is not None and down.agents is not None and len(down.agents) == len(self.active):
+            return down["pulls"]
+        explore = np.zeros(self.active.shape, dtype=np.int64)
+        if down is not None:
+            explore[np.isin(self.view.agents, down.agents)] = down["pulls"]
+        return explore
 
     def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
         """Lines 5 to 8: A_i^p (n, K), best arms (n,), by r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""

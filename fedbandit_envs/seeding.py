@@ -7,10 +7,14 @@ nothing of it needs to be saved.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
 from fedbandit_envs.validation import FloatArray, IntArray, whole_number
+
+
+_LARGEST_WORD = 2**32 - 1
 
 
 class Stream(IntEnum):
@@ -28,7 +32,19 @@ class Stream(IntEnum):
 
 def generator(seed: int, *key: int) -> np.random.Generator:
     """The generator of one stream, `key` being the stream and a running number."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+    if key and max(key) <= _LARGEST_WORD:
+        # What SeedSequence(seed, spawn_key=key) makes of its numbers, which takes it as long as all the rest.
+        sequence = np.random.SeedSequence(np.array(_words(seed) + key, dtype=np.uint32))
+    else:
+        sequence = np.random.SeedSequence(seed, spawn_key=key)
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+@lru_cache(maxsize=8)
+def _words(seed: int) -> tuple[int, ...]:
+    """The seed in words of 32 bits, the lowest first, and four at least, as SeedSequence has it before a key."""
+    count = max(4, -(-seed.bit_length() // 32))
+    return tuple(seed >> 32 * place & _LARGEST_WORD for place in range(count))
 
 
 def derived_seed(seed: int, *key: int) -> int:

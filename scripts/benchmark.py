@@ -20,10 +20,22 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, runs, scaling, stepping
+from benchmarks import inference, profile, runs, scaling, stepping
 from benchmarks.measure import Row, show
 
-SUBJECTS = ("step", "run", "design", "policies", "inference", "agents", "horizon", "sizes", "imports", "reproduce")
+SUBJECTS = (
+    "step",
+    "run",
+    "profile",
+    "design",
+    "policies",
+    "inference",
+    "agents",
+    "horizon",
+    "sizes",
+    "imports",
+    "reproduce",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     simple = {
         "step": stepping.step,
         "run": runs.run,
+        "profile": profile.profile,
         "design": runs.design,
         "policies": stepping.policies,
         "inference": inference.inference,

@@ -13,6 +13,13 @@ def test_a_stream_is_fixed_by_seed_and_key():
     assert generator(7, Stream.PLANS, 3).random() == generator(7, Stream.PLANS, 3).random()
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 2**64 + 5, 2**127, 2**128 - 1, 2**128, 2**200 + 7])
+@pytest.mark.parametrize("key", [(), (0,), (2, 5), (2, 2**32 - 1), (2, 2**32), (6, 3, 9)])
+def test_a_stream_is_that_of_numpys_seed_sequence(seed, key):
+    numpys = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
+    assert generator(seed, *key).bit_generator.state == numpys.state
+
+
 def test_streams_of_different_seeds_roles_or_numbers_never_coincide():
     keys = [(seed, *key) for seed in (0, 1, 2**64) for key in itertools.product(Stream, range(4))]
     keys += [(seed, Stream.PLANS, number, part) for seed in (0, 1) for number in range(4) for part in (0, 1)]
