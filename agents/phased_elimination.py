@@ -136,13 +136,14 @@ class PhasedAgents(AgentSide):
 
     def _allocated(self, down: Message | None) -> IntArray:
         """(n, K) the pulls that the server allocates; none for agents that it does not answer."""
-        if down is not None and down.agents is None:
+        explore: IntArray = np.zeros(self.active.shape, dtype=np.int64)
+        if down is None:
+            return explore
+        if down.agents is None:
             raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
-        if down is not None and down.agents is not None and len(down.agents) == len(self.active):
+        if len(down.agents) == len(explore):
             return down["pulls"]
-        explore = np.zeros(self.active.shape, dtype=np.int64)
-        if down is not None:
-            explore[np.isin(self.view.agents, down.agents)] = down["pulls"]
+        explore[np.isin(self.view.agents, down.agents)] = down["pulls"]
         return explore
 
     def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:

@@ -40,7 +40,7 @@ class Message:
         if not isinstance(self.kind, str):
             raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
         for name, part in (("arrays", self.arrays), ("present", self.present)):
-            if not isinstance(part, Mapping):
+            if type(part) is not dict and not isinstance(part, Mapping):
                 raise ProtocolError(
                     f"message {self.kind!r}: expected {name} as a dict from names to arrays, got "
                     f"{type(part).__name__}; write {{'theta': array}}"
@@ -76,6 +76,8 @@ class Message:
         fields["costs"] = tuple(costs)
 
     def _own_numbers(self, agents: IntArray) -> IntArray:
+        if type(agents) is np.ndarray and isinstance(agents.base, bytes) and agents.dtype == np.int64:
+            return agents  # as `immutable` made it, of one axis
         agents = np.asarray(agents)
         if agents.dtype.kind not in "iu" and agents.size:
             raise ProtocolError(

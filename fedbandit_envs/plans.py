@@ -96,8 +96,10 @@ class Plan:
         """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
         if self.length <= remaining:
             return self
-        ends = self.explore.cumsum(axis=1).clip(max=remaining)
-        return Plan(np.diff(ends, axis=1, prepend=0), self.arm, remaining)
+        explore = self.explore.cumsum(axis=1)
+        np.minimum(explore, remaining, out=explore)
+        explore[:, 1:] -= explore[:, :-1].copy()
+        return Plan(explore, self.arm, remaining)
 
     def rows(self, index: IntArray) -> "Plan":
         """The plan of these agents."""

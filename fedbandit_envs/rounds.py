@@ -160,7 +160,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def finish(self) -> None:
         """Play to the horizon: `advance`, in fewer turns where agents decide step by step."""
-        while not self.done:
+        self._check_started()
+        while self._taken < self.constants.horizon:
             if self._followed is None or not self._follow(self._followed):
                 self.advance()
 

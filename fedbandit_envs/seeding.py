@@ -13,7 +13,6 @@ import numpy as np
 
 from fedbandit_envs.validation import FloatArray, IntArray, whole_number
 
-
 _LARGEST_WORD = 2**32 - 1
 
 

@@ -3,9 +3,11 @@
 import ast
 import re
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedbandit_envs as fb
@@ -15,13 +17,17 @@ from fedbandit_envs.testing import check_policy
 README = Path(__file__).parents[1] / "README.md"
 
 
+def block_with(text):
+    """The first Python block of the README with this text in it."""
+    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), flags=re.DOTALL | re.MULTILINE)
+    found = [block for block in blocks if text in block]
+    assert found, f"README.md has no Python block with {text}"
+    return found[0]
+
+
 @pytest.fixture(scope="module")
 def example():
-    """The first Python block of the README that registers a policy."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), flags=re.DOTALL | re.MULTILINE)
-    found = [block for block in blocks if "register_policy(" in block]
-    assert found, "README.md has no Python block that calls register_policy"
-    return found[0]
+    return block_with("register_policy(")
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +70,18 @@ def test_it_plays_by_name_and_speaks_through_the_channel(played):
 def test_it_passes_check_policy(played):
     name, _ = played
     assert "no fault" in check_policy(fb.make_policy(name))
+
+
+def test_the_agents_that_decide_step_by_step_pass_check_policy_and_learn():
+    names = {"__name__": "readme_example", "fb": fb, "np": np}
+    exec(compile(block_with("fb.StepAgents"), str(README), "exec"), names)
+
+    @dataclass(frozen=True)
+    class Greedily(fb.Policy):
+        def agents(self, view):
+            return names["Greedy"](view)
+
+    assert "no fault" in check_policy(Greedily())
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=20, num_arms=4, noise_std=0.1, max_cycles=500)
+    uniform = fb.play(env, fb.make_policy("Uniform"), seed=1).mean_regret()[-1]
+    assert fb.play(env, Greedily(), seed=1).mean_regret()[-1] < uniform / 2

@@ -17,7 +17,8 @@ def inference(quick: bool) -> list[Row]:
         Row("CPU of the two", "", f"{ours * 1e3:.0f}, {theirs * 1e3:.0f} ms", None),
         Row("memory of the two", "", f"{_peak(movielens, 'Fed-CI'):.1f}, {_peak(movielens, 'Fed-PECD'):.1f} MiB", None),
     ]
-    for name, values in (("num_arms", (10, 30) if quick else (10, 30, 90)), ("num_agents", (1000,))):
+    larger = {"num_arms": (10, 30)} if quick else {"num_arms": (10, 30, 90), "num_agents": (1000,)}
+    for name, values in larger.items():
         found = []
         for value in values:
             sizes = {"num_agents": 100, name: value}

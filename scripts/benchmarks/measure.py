@@ -49,6 +49,9 @@ def compiler() -> bool:
     return find_spec("numba") is not None
 
 
+NOT_COMPILED = "not measured: needs the extra compiled"
+
+
 def show(rows: list[Row]) -> None:
     """Prints the table."""
     verdicts = {True: "ok", False: "MISSED", None: ""}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fedbandit_envs as fb
-from benchmarks.measure import Row, compiler, interleaved
+from benchmarks.measure import NOT_COMPILED, Row, compiler, interleaved
 from fedbandit_envs.env import HiddenContextBandit
 from fedbandit_envs.views import AgentsVectorEnv
 
@@ -110,7 +110,7 @@ def policies(quick: bool) -> list[Row]:
     bounds = "agents that decide nothing", "the barest array step"
     rows += [Row(f"{name}, {over} {bound}", "", f"{times[bound]:.1f}", None) for bound in bounds]
 
-    short = 64 if quick else 256  # the other two loops take minutes by 1024; how often agents synchronise hangs on T
+    short = 32 if quick else 256  # the other two loops take minutes by 1024; how often agents synchronise hangs on T
     loops = {"KK-UCB": reference.kk_ucb, "DisLinUCB": reference.dis_lin_ucb}
     for policy, loop in loops.items():
         tasks = {
@@ -158,7 +158,7 @@ def _agent_by_agent(name: str, times: Mapping[str, float]) -> Row:
 def _reached(what: str, times: float | None, goal: str) -> Row:
     """A row whose goal ends in the least ratio."""
     if times is None:
-        return Row(what, goal, "not measured: needs the extra compiled", None)
+        return Row(what, goal, NOT_COMPILED, None)
     return Row(what, goal, f"{times:.1f}", times >= float(goal.split()[-1]))
 
 
