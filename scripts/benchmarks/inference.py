@@ -11,7 +11,7 @@ HORIZON = 2**17
 def inference(quick: bool) -> list[Row]:
     """On MovieLens, where K = 30, against a goal; on Synthetic for K = 10, 30, 90, and for more agents."""
     movielens = fb.make("fedbandit/MovieLens-v0", num_agents=100, max_cycles=HORIZON, context_std=0.1, noise_std=0.1)
-    times, ours, theirs = _beside(movielens, 0.1, 3 if quick else 15)
+    times, ours, theirs = _beside(movielens, 0.1, 2 if quick else 15)
     rows = [
         Row("Fed-CI over Fed-PECD, MovieLens (K = 30), M = 100", "at most 5", f"{times:.1f}", times <= 5),
         Row("CPU of the two", "", f"{ours * 1e3:.0f}, {theirs * 1e3:.0f} ms", None),

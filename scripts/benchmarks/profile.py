@@ -16,7 +16,7 @@ _EVERY = 1e-3  # CPU seconds between two samples, at least: some systems count c
 
 def profile(quick: bool) -> list[Row]:
     """Shares of the CPU time of Fed-PECD runs, by module, and the largest of any function of theirs."""
-    samples = 200 if quick else 4000
+    samples = 100 if quick else 4000
     rows = _shares("Fed-PECD", samples)
     return rows + _shares("Fed-PECD, compiled", samples, compiled=True) if compiler() else rows
 

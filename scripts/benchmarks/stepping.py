@@ -100,7 +100,7 @@ def policies(quick: bool) -> list[Row]:
     }
     if compiler():
         local["it, compiled"] = _played(fb.make_policy("Local-UCB", compiled=True), 2**13)
-    times = _times_faster("loop", local, repeats=3 if quick else 11)
+    times = _times_faster("loop", local, repeats=2 if quick else 11)
     name, over, goal = "Local-UCB, M = 100", "loop over agents and arms over", "at least 30"
     rows = [
         _agent_by_agent(name, times),
