@@ -75,12 +75,13 @@ class LocalUCBAgents(StepAgents):
 class IndexAgents(StepAgents):
     """Agents with a table of indices, of which only those of the arms that were played change."""
 
+    indices: FloatArray  # (n, K)
+
     def __init__(self, view: View):
         super().__init__(view)
         shape = view.psi.shape[:2]
         self.pulls: FloatArray = np.zeros(shape)
         self.sums: FloatArray = np.zeros(shape)  # of rewards
-        self.indices: FloatArray = np.zeros(shape)
 
     def choose(self) -> IntArray:
         """The arm of the largest index; ties go to the first."""

@@ -1,9 +1,11 @@
 """The array core of every environment: an episode of one instance, stepped by arrays or by whole plans."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from fedbandit_envs.instance import REGRETS, BanditInstance
-from fedbandit_envs.plans import Feedback, Plan, check_arms, no_pulls, places
+from fedbandit_envs.plans import Feedback, Plan, places
 from fedbandit_envs.protocol import StepAgents
 from fedbandit_envs.rewards import RewardLaw, reward_law
 from fedbandit_envs.seeding import RowDraws, Stream, generator
@@ -54,8 +56,14 @@ class Episode:
             self._drawn = (stream, block)
         return place
 
-    def follow(self, agents: StepAgents, most: int) -> IntArray:
-        """(steps, n) the arms of so many plans of one step, `most` or less, which `agents` choose on the way."""
+    def follow(self, agents: StepAgents, most: int, passed: Callable[[IntArray], None]) -> None:
+        """`most` plans of one step or fewer, which `agents` choose on the way; `passed` is given their arms (steps, n).
+
+        Also when the agents fail: then those of the steps before, from which the run can go on.
+
+        Raises:
+            ProtocolError: that names what is wrong with what they chose. It may be found late: the run is lost.
+        """
         place = self._at_hand(Stream.SHORT_PLANS, self.plans)
         noise, uniforms = self._noise[place : place + most], self._uniforms[place : place + most]
         n, num_arms = self.instance.means.shape
@@ -63,21 +71,24 @@ class Episode:
         shown, once = arms.view(), np.ones(n, dtype=np.int64)
         shown.setflags(write=False)
         once.setflags(write=False)
-        choose, paid, learn = agents.choose, self._law.single, agents.learn
+        choose, paid, learn, done = agents.choose, self._law.single, agents.learn, 0
         try:
             for row, arm, own_noise, own_uniforms in zip(arms, shown, noise, uniforms, strict=True):
                 chosen = choose()
                 if type(chosen) is not np.ndarray or chosen.dtype is not _WHOLE or chosen.shape != (n,):
-                    chosen = Plan(no_pulls(n, num_arms), chosen, 1).checked(n, num_arms).arm
+                    chosen = agents.checked(chosen)
                 row[:] = chosen
                 rewards = paid(arm, own_noise, own_uniforms)
                 rewards.setflags(write=False)
+                done += 1
                 learn(arm, once, rewards)
         finally:
-            check_arms(arms, num_arms)  # all at once: what a wrong one has led to is lost with the run
-        self.steps += len(arms)
-        self.plans += len(arms)
-        return arms
+            if np.maximum.reduce(arms.view(np.uint64), axis=None) >= num_arms:  # what is below 0 becomes huge
+                first = np.flatnonzero(((arms < 0) | (arms >= num_arms)).any(axis=1))[0]
+                agents.checked(arms[first])
+            self.steps += done
+            self.plans += done
+            passed(arms[:done])
 
     def pull(self, plan: Plan) -> Feedback:
         """The whole plan at once: the same in distribution as stepping through it."""

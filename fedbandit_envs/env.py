@@ -1,6 +1,6 @@
 """The multi-agent environment: a thin PettingZoo shell over an array core."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -13,7 +13,7 @@ from fedbandit_envs.generators import InstanceGenerator
 from fedbandit_envs.knowledge import View
 from fedbandit_envs.protocol import Feedback, Plan, StepAgents
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
-from fedbandit_envs.validation import FloatArray, IntArray
+from fedbandit_envs.validation import FloatArray, IntArray, whole_number
 
 Observation = dict[str, FloatArray]
 
@@ -162,15 +162,18 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     @property
     def follows(self) -> bool:
         """Whether `follow` can be used: nobody else wants to see the plans of this episode."""
-        return self._tally is None and type(self).pull is HiddenContextBandit.pull
+        return self._tally is None and getattr(self.pull, "__func__", None) is HiddenContextBandit.pull
 
-    def follow(self, agents: StepAgents, most: int) -> IntArray:
-        """(steps, M) the arms that `agents` chose in so many plans of one step, `most` or less: as `pull` of each."""
+    def follow(self, agents: StepAgents, most: int, passed: Callable[[IntArray], None]) -> None:
+        """`most` plans of one step or fewer, as `pull` of each, which `agents` choose on the way.
+
+        `passed` is given their arms (steps, M), also when the agents fail: then those of the steps before.
+        """
         episode = self._running()
-        arms = episode.follow(agents, min(most, self.max_cycles - episode.steps))
+        whole_number("most", most, at_least=1)
+        episode.follow(agents, min(most, self.max_cycles - episode.steps), passed)
         if episode.steps >= self.max_cycles:
             self._end()
-        return arms
 
     def resume(self, steps: int, plans: int) -> None:
         """Go on with an episode that has come to `steps` steps and `plans` plans, right after its reset."""

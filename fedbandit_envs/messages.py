@@ -76,8 +76,8 @@ class Message:
         fields["costs"] = tuple(costs)
 
     def _own_numbers(self, agents: IntArray) -> IntArray:
-        if type(agents) is np.ndarray and isinstance(agents.base, bytes) and agents.dtype == np.int64:
-            return agents  # as `immutable` made it, of one axis
+        if isinstance(agents, np.ndarray) and agents.ndim == 1 and agents.dtype == np.int64:
+            return immutable(agents)
         agents = np.asarray(agents)
         if agents.dtype.kind not in "iu" and agents.size:
             raise ProtocolError(

@@ -37,14 +37,6 @@ def _huge_below_zero(numbers: IntArray) -> NDArray[np.uint64]:
     return numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers.astype(np.uint64, copy=False)
 
 
-def check_arms(arms: IntArray, num_arms: int) -> None:
-    """Refuse numbers that are none of an arm."""
-    if np.maximum.reduce(_huge_below_zero(arms), axis=None) >= num_arms:
-        raise ProtocolError(
-            f"plan.arm: expected arms from 0 to {num_arms - 1}, got {arms.min()} to {arms.max()}; arms count from 0"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed."""
@@ -116,7 +108,12 @@ class Plan:
         self._check_form((num_agents, num_arms))
         explores = self.explores
         exploration = self._checked_exploration() if explores else None
-        check_arms(self.arm, num_arms)  # also of a plan without steps: others may have longer ones
+        # A plan without steps needs an arm too: others may have longer ones.
+        if np.maximum.reduce(_huge_below_zero(self.arm)) >= num_arms:
+            raise ProtocolError(
+                f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
+                "count from 0"
+            )
         explore = self.explore.astype(np.int64) if explores else no_pulls(num_agents, num_arms)
         own = Plan.joint(explore, self.arm.astype(np.int64), int(self.length))
         own.__dict__["_exploration"] = None if exploration is None else exploration.astype(np.int64, copy=False)

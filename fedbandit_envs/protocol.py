@@ -5,13 +5,13 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedbandit_envs.knowledge import Constants, View
 from fedbandit_envs.messages import Message, State
-from fedbandit_envs.plans import Feedback, Plan, ProtocolError, no_pulls
+from fedbandit_envs.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
 
 __all__ = [
@@ -75,16 +75,25 @@ class AgentSide(Side, ABC):
 class StepAgents(AgentSide):
     """Agents that decide at each step and never speak: `choose` and `learn` are all that they need.
 
-    A run then asks them step by step, without a turn of the four verbs for each; it is the same run, in less time. Who
-    overrides `plan` or `report` is asked through these.
+    A run then asks them step by step, without a turn of the four verbs for most; it is the same run, in less time. Who
+    overrides `plan` or `report` is asked through these. What a wrapper made exploration of is not learnt.
     """
 
     def __init__(self, view: View):
         self.view = view
 
+    def __getattr__(self, name: str) -> Any:
+        """Only asked for what is not there."""
+        if name == "view":
+            raise AttributeError(
+                f"{type(self).__name__}.view: expected the view of its agents, got none; call super().__init__(view) "
+                "first in __init__"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @abstractmethod
     def choose(self) -> IntArray:
-        """(n,) the arms of the next step."""
+        """(n,) the arms of the next step, as whole numbers."""
 
     @abstractmethod
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
@@ -92,7 +101,23 @@ class StepAgents(AgentSide):
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """One step."""
-        return Plan(no_pulls(len(self.view.agents), self.view.constants.num_arms), self.choose(), 1)
+        return Plan.play(self.checked(self.choose()), self.view.constants.num_arms)
+
+    def checked(self, chosen: object) -> IntArray:
+        """(n,) what `choose` returned, if these are arms."""
+        n, num_arms, where = len(self.view.agents), self.view.constants.num_arms, f"{type(self).__name__}.choose"
+        if not isinstance(chosen, np.ndarray) or chosen.shape != (n,) or chosen.dtype.kind not in "iu":
+            came = f"{chosen.dtype} of shape {chosen.shape}" if isinstance(chosen, np.ndarray) else f"{chosen!r:.80}"
+            raise ProtocolError(
+                f"{where}: expected an array of {n} whole numbers, the arm of each agent, got {came}; return an argmax "
+                "over the arms, for example, or np.array(arms)"
+            )
+        if not 0 <= chosen.min() <= chosen.max() < num_arms:
+            raise ProtocolError(
+                f"{where}: expected arms from 0 to {num_arms - 1}, got {chosen.min()} to {chosen.max()}; arms count "
+                "from 0"
+            )
+        return chosen
 
     def report(self, feedback: Feedback) -> Message | None:
         """Learn from the step; say nothing."""

@@ -107,7 +107,10 @@ def policy_class(name: str) -> type[Policy]:
     """The class behind a policy's name."""
     known = _installed_policies() | _registered
     if name not in known:
-        hint = nearest(name, known) or "; choose one of these, or register_policy() yours first"
+        hint = nearest(name, known) or (
+            "; choose one of these, or register_policy() yours first; the shell knows yours as an entry point of group "
+            "fedbandit.policies"
+        )
         raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{hint}")
     found = known[name]
     if isinstance(found, str):

@@ -52,7 +52,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             )
         super().__init__(env)
         if not isinstance(policy, Policy):
-            raise ValueError(f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name)")
+            raise ValueError(
+                f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name), or an instance of yours"
+            )
         one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
         if policy.observes == "context" and not bandit.exact:
             advice = "make the environment with observe='context'"
@@ -121,8 +123,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         side, seen = self._sides[0], self._record or self._stepwise or self.env is not self.bandit
         if seen or not self._together or not self.bandit.follows or not isinstance(side, StepAgents):
             return None
-        own = type(side).plan, type(side).report
-        return side if own == (StepAgents.plan, StepAgents.report) else None
+        verbs = (getattr(verb, "__func__", None) for verb in (side.plan, side.report, self.advance))
+        return side if tuple(verbs) == (StepAgents.plan, StepAgents.report, CommunicationRounds.advance) else None
 
     @property
     def done(self) -> bool:
@@ -132,7 +134,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _check_started(self) -> None:
         if not self._started:
-            raise ValueError("expected reset() before this call, got rounds that were never reset; call reset()")
+            raise ValueError(
+                "expected reset() before this call, got rounds that were never reset, or whose agents failed; call "
+                "reset()"
+            )
 
     def advance(self) -> None:
         """One turn: the agents plan and pull, report, and the server answers.
@@ -162,20 +167,24 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Play to the horizon: `advance`, in fewer turns where agents decide step by step."""
         self._check_started()
         while self._taken < self.constants.horizon:
-            if self._followed is None or not self._follow(self._followed):
+            # Steps that end at a checkpoint, as the last one does, are turns: one looks at agents before they learn.
+            alone = self._checkpoints.next_time - 1 - self._taken
+            if self._followed is None or not alone:
                 self.advance()
+            else:
+                self._follow(self._followed, alone)
 
-    def _follow(self, agents: StepAgents) -> bool:
-        """Let the agents play on alone, to the next checkpoint at most; False before the last step, a turn's.
+    def _follow(self, agents: StepAgents, most: int) -> None:
+        """Let the agents play on alone, for `most` steps or fewer."""
+        try:
+            self.bandit.follow(agents, most, self._passed_alone)
+        except ProtocolError:
+            self._started = False  # they may have learnt from arms that there are not
+            raise
 
-        Nothing is learnt from the last step, so it is not the agents' alone.
-        """
-        most = min(self._checkpoints.next_time, self.constants.horizon - 1) - self._taken
-        if most:
-            arms = self.bandit.follow(agents, most)
-            self._checkpoints.add_arms(arms)
-            self._passed(len(arms))
-        return most > 0
+    def _passed_alone(self, arms: IntArray) -> None:
+        self._checkpoints.add_arms(arms)
+        self._taken += len(arms)
 
     def _reported(self, feedback: Feedback) -> tuple[Message | None, QuorumLost | None]:
         """What the server hears from all blocks, and the error when that is too little."""
@@ -199,14 +208,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 "plans of positive length"
             )
         if plan.length:
+            self._taken += plan.length
             self._checkpoints.add(feedback)
-            self._passed(plan.length)
-
-    def _passed(self, steps: int) -> None:
-        """As many steps are over, and their pulls counted."""
-        self._taken += steps
-        if self._taken >= self._checkpoints.next_time:
-            self._checkpoints.take(self._taken, self._arms_left())
+            if self._taken >= self._checkpoints.next_time:
+                self._checkpoints.take(self._taken, self._arms_left())
 
     def _arriving(self, number: int) -> BoolArray:
         """(M,) the agents whose reports are not lost in this round; those that are, are written down."""

@@ -152,7 +152,8 @@ def attempt(name: str, experiment: Experiment, trial: int) -> Record | Failure:
 
 def _failure(experiment: Experiment, trial: int, error: BaseException) -> Failure:
     trace = "".join(traceback.format_exception(error))
-    return Failure(trial, experiment.trial_seed(trial), f"{type(error).__name__}: {error}", trace)
+    what = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+    return Failure(trial, experiment.trial_seed(trial), what, trace)
 
 
 def _check_importable(experiments: Mapping[str, Experiment]) -> None:

@@ -197,7 +197,7 @@ class _Check:
             again._exchanges,
             "does not repeat",
             "played again with the same seed, beside another run",
-            "draw from view.randomness.draws(number of the plan), and keep no state outside the two sides",
+            "draw from view.randomness.draws(number of the plan or step), and keep no state outside the two sides",
         )
 
     def _check_splits(self, run: list[Exchange], splits: list[list[list[int]]]) -> None:
@@ -209,7 +209,8 @@ class _Check:
                 "mixes rows",
                 f"played {how}",
                 "row i may depend on row i alone and on messages: keep the agent axis first, never reduce over it or "
-                "make it a matrix dimension, and share no object between blocks or with the server",
+                "make it a matrix dimension, draw from view.randomness.draws(number of the plan or step) and from no "
+                "generator of its own, and share no object between blocks or with the server",
             )
 
     def _check_other_truths(self, run: list[Exchange]) -> None:

@@ -29,7 +29,12 @@ def play_trial(experiment: Experiment, trial: int) -> Record:
     policies: Record = {}
     for place, spec in enumerate(experiment.policies):
         policy = spec.make()
-        history = play(experiment.environment_for(policy), policy, seed=seed, record=audit, faults=experiment.faults())
+        env = experiment.environment_for(policy)
+        try:
+            history = play(env, policy, seed=seed, record=audit, faults=experiment.faults())
+        except Exception as error:
+            error.add_note(f"while {spec.label} played")
+            raise
         policies[str(place)] = summary(history) | ({"audit": audited(history)} if audit else {})
     return {"trial": trial, "seed": str(seed), "policies": policies}
 

@@ -123,7 +123,7 @@ def test_arms_are_drawn_with_the_probabilities_given():
         (np.zeros(4, dtype=int), r"got int64 of shape \(4,\)"),
         (np.full((5, 4), 0.5), "expected probabilities that sum to 1 in each row, got a smallest of 0.5 and sums"),
         (np.full((5, 4), np.nan), "expected probabilities that sum to 1"),
-        (np.full(5, 4), "plan.arm: expected arms from 0 to 3, got 4"),
+        (np.full(5, 4), "choose: expected arms from 0 to 3, got 4 to 4"),
     ],
     ids=["floats", "too few", "sums", "nan", "no such arm"],
 )

@@ -73,15 +73,10 @@ def test_it_passes_check_policy(played):
 
 
 def test_the_agents_that_decide_step_by_step_pass_check_policy_and_learn():
-    names = {"__name__": "readme_example", "fb": fb, "np": np}
+    names = {"__name__": "readme_example", "fb": fb, "np": np, "dataclass": dataclass}
     exec(compile(block_with("fb.StepAgents"), str(README), "exec"), names)
-
-    @dataclass(frozen=True)
-    class Greedily(fb.Policy):
-        def agents(self, view):
-            return names["Greedy"](view)
-
-    assert "no fault" in check_policy(Greedily())
+    policy = names["EpsilonGreedy"]()
+    assert "no fault" in check_policy(policy)
     env = fb.make("fedbandit/Synthetic-v0", num_agents=20, num_arms=4, noise_std=0.1, max_cycles=500)
     uniform = fb.play(env, fb.make_policy("Uniform"), seed=1).mean_regret()[-1]
-    assert fb.play(env, Greedily(), seed=1).mean_regret()[-1] < uniform / 2
+    assert fb.play(env, policy, seed=1).mean_regret()[-1] < uniform / 2

@@ -202,16 +202,15 @@ def test_no_progress_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("executor", ["serial", "processes:2"])
 def test_failing_trials_are_reported_and_the_others_finish(tmp_path: Path, executor: str) -> None:
-    experiment = small(trials=8, policies=["Test-Fails"])
+    experiment = small(trials=8, policies=["Uniform", "Test-Fails"])
     with pytest.raises(FailedTrials) as caught:
         fb.run(experiment, tmp_path, executor)
     failed = {failure.trial for failure in caught.value.failures[""]}
     assert 0 < len(failed) < 8
     assert caught.value.results[""].trials == sorted(set(range(8)) - failed)
     for trial in failed:
-        assert f"trial {trial} (seed {experiment.trial_seed(trial)}) failed: TwoArgumentsError: no luck" in str(
-            caught.value
-        )
+        what = "TwoArgumentsError: no luck; while Test-Fails played"
+        assert f"trial {trial} (seed {experiment.trial_seed(trial)}) failed: {what}" in str(caught.value)
         assert f"fedbandit run {tmp_path}/experiment.toml --trial {trial} --debug" in str(caught.value)
     assert "in agents" in caught.value.failures[""][0].trace
 

@@ -103,7 +103,7 @@ STEP_BY_STEP = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=NEEDS_NUMBA if name == "compiled" else []) for name in STEP_BY_STEP]
 )
-@pytest.mark.parametrize("horizon", [1, 2, 3, 60, 600])  # 256 steps are drawn together
+@pytest.mark.parametrize("horizon", [1, 2, 3, 60, 600])  # checkpoints are 6 steps apart at the most
 def test_playing_on_alone_is_the_same_run_as_turn_by_turn(name, law, horizon):
     env, policy = LAWS[law](horizon), STEP_BY_STEP[name]()
     alone = fb.play(env, policy, seed=5)
@@ -113,9 +113,18 @@ def test_playing_on_alone_is_the_same_run_as_turn_by_turn(name, law, horizon):
     assert_same_run(alone, fb.play(env, policy, seed=5, blocks=[[2, 0], [1]]))
 
 
-def test_with_many_agents_few_steps_are_drawn_together_and_the_run_is_the_same():
-    env, policy = make(20, num_agents=40_000, num_arms=2), fb.make_policy("Local-UCB")  # three steps at once
-    assert_same_run(fb.play(env, policy, seed=2), turn_by_turn(env, policy, 2))
+@pytest.mark.parametrize("ahead", [1, 7, 256])
+@pytest.mark.parametrize("name", ["Local-UCB", "a new one"])
+def test_playing_on_for_long_is_the_same_run_however_many_steps_are_drawn_together(name, ahead, monkeypatch):
+    monkeypatch.setattr("fedbandit_envs.core._AHEAD", ahead)
+    env, policy, stretches = make(5000), STEP_BY_STEP[name](), []
+    follow = fb.HiddenContextBandit.follow
+    monkeypatch.setattr(
+        fb.HiddenContextBandit, "follow", lambda env, *rest: (stretches.append(rest[1]), follow(env, *rest))
+    )
+    alone = fb.play(env, policy, seed=2)
+    assert max(stretches) > 40
+    assert_same_run(alone, turn_by_turn(env, policy, 2))
 
 
 def test_the_state_at_the_end_is_that_of_turns():
@@ -140,11 +149,11 @@ def test_a_run_that_was_stopped_can_be_finished():
     assert_same_run(second.history(), fb.play(env, policy, seed=3))
 
 
-def test_only_the_last_step_is_a_turn(monkeypatch):
+def test_only_steps_that_end_at_a_checkpoint_are_turns(monkeypatch):
     turns, advance = [], fb.CommunicationRounds.advance
     monkeypatch.setattr(fb.CommunicationRounds, "advance", lambda rounds: (turns.append(1), advance(rounds)))
-    fb.play(make(300), Told(Wandering), seed=0)
-    assert len(turns) == 1
+    history = fb.play(make(5000), Told(Wandering), seed=0)
+    assert len(turns) == len(history.steps) < 200
 
 
 class Passing(BaseParallelWrapper):
@@ -188,9 +197,48 @@ def test_what_somebody_else_must_see_is_played_in_turns(env, side, keywords, mon
         raise AssertionError("played on alone")
 
     monkeypatch.setattr(fb.HiddenContextBandit, "follow", refused)
-    assert fb.play(env(30), Told(side), seed=0, **keywords).pulls[-1].sum() == 90
+    assert fb.play(env(300), Told(side), seed=0, **keywords).pulls[-1].sum() == 900
     with pytest.raises(AssertionError, match="played on alone"):
-        fb.play(make(30), Told(Wandering), seed=0)
+        fb.play(make(300), Told(Wandering), seed=0)
+
+
+def test_methods_of_one_object_are_seen_too(monkeypatch):
+    seen = []
+
+    def noting(method):
+        return lambda *given: (seen.append(1), method(*given))[1]
+
+    env = make(300)
+    env.pull = noting(env.pull)
+    fb.play(env, Told(Wandering), seed=0)
+    assert len(seen) == 300
+    for verb in ("plan", "report"):
+        rounds = fb.CommunicationRounds(make(300), Told(Wandering))
+        monkeypatch.setattr(Wandering, "__init__", _with_own(Wandering.__init__, verb, noting))
+        rounds.reset(seed=0)
+        seen.clear()
+        rounds.finish()
+        assert len(seen) >= 299
+        monkeypatch.undo()
+
+    class Counted(fb.CommunicationRounds):
+        def advance(self):
+            seen.append(1)
+            super().advance()
+
+    rounds = Counted(make(300), Told(Wandering))
+    rounds.reset(seed=0)
+    seen.clear()
+    rounds.finish()
+    assert len(seen) == 300
+
+
+def _with_own(init, verb, noting):
+    def changed(side, view):
+        init(side, view)
+        setattr(side, verb, noting(getattr(side, verb)))
+
+    return changed
 
 
 @pytest.mark.parametrize("play", [fb.play, turn_by_turn])
@@ -198,25 +246,97 @@ def test_what_somebody_else_must_see_is_played_in_turns(env, side, keywords, mon
 @pytest.mark.parametrize(
     ("arms", "message"),
     [
-        (np.array([0, 4, 1]), r"arms from 0 to 3, got 0 to 4; arms count from 0"),
-        (np.array([0, 3, 4]), r"arms from 0 to 3, got 0 to 4; arms count from 0"),
-        (np.array([0, -1, 1]), r"arms from 0 to 3, got -1 to 1; arms count from 0"),
-        (np.array([0, 1]), r"an array of shape \(3,\), got ndarray of shape \(2,\)"),
-        (np.array([[0], [1], [2]]), r"an array of shape \(3,\), got ndarray of shape \(3, 1\)"),
-        (np.array([0.0, 1.0, 2.0]), r"whole numbers, got float64"),
-        ([0, 1, 2], r"an array of shape \(3,\), got list"),
-        (2, r"an array of shape \(3,\), got int"),
-        (None, r"an array of shape \(3,\), got NoneType"),
+        (np.array([1, 4, 1]), r"arms from 0 to 3, got 1 to 4; arms count from 0"),
+        (np.array([2, 3, 4]), r"arms from 0 to 3, got 2 to 4; arms count from 0"),
+        (np.array([1, -1, 1]), r"arms from 0 to 3, got -1 to 1; arms count from 0"),
+        (np.array([0, 1]), r"an array of 3 whole numbers, the arm of each agent, got int64 of shape \(2,\)"),
+        (np.array([[0], [1], [2]]), r"an array of 3 whole numbers, the arm of each agent, got int64 of shape \(3, 1\)"),
+        (np.array([0.0, 1.0, 2.0]), r"an array of 3 whole numbers, the arm of each agent, got float64"),
+        ([0, 1, 2], r"an array of 3 whole numbers, the arm of each agent, got \[0, 1, 2\]; return an argmax"),
+        (2, r"an array of 3 whole numbers, the arm of each agent, got 2; return an argmax"),
+        (None, r"an array of 3 whole numbers, the arm of each agent, got None; return an argmax"),
     ],
 )
-def test_arms_that_are_none_are_refused_in_the_words_of_a_turn(play, law, arms, message):
+def test_arms_that_are_none_are_refused_alone_and_in_turns(play, law, arms, message):
     class Wrong(Wandering):
         def choose(self):
             right = super().choose()
-            return arms if self.steps == 7 else np.zeros_like(right)
+            return arms if self.steps == 305 else np.zeros_like(right)  # in the middle of a stretch
 
-    with pytest.raises(fb.ProtocolError, match="plan.arm: expected " + message):
-        play(LAWS[law](40), Told(Wrong), seed=0)
+    with pytest.raises(fb.ProtocolError, match="Wrong.choose: expected " + message):
+        play(LAWS[law](600), Told(Wrong), seed=0)
+
+
+def test_a_run_that_wrong_arms_have_spoilt_does_not_go_on():
+    class Wrong(Wandering):
+        def choose(self):
+            right = super().choose()
+            return right + 4 * (self.steps == 303)
+
+    rounds = fb.CommunicationRounds(make(600), Told(Wrong))
+    rounds.reset(seed=0)
+    with pytest.raises(fb.ProtocolError):
+        rounds.finish()
+    for go_on in (rounds.finish, rounds.advance, rounds.snapshot, rounds.history):
+        with pytest.raises(ValueError, match="whose agents failed; call reset"):
+            go_on()
+
+
+@pytest.mark.parametrize("where", ["choose", "learn"])
+@pytest.mark.parametrize("kind", [ConnectionError, KeyboardInterrupt])
+def test_a_run_goes_on_where_its_agents_failed(where, kind):
+    class Failing(Wandering):
+        failures = 1
+
+        def fail(self, now):
+            if now == where and self.steps == 3000 and Failing.failures:
+                Failing.failures = 0
+                raise kind
+
+        def choose(self):
+            self.fail("choose")
+            return super().choose()
+
+        def learn(self, *given):
+            super().learn(*given)
+            self.fail("learn")
+
+    whole = fb.play(make(5000), Told(Wandering), seed=0)
+    rounds = fb.CommunicationRounds(make(5000), Told(Failing))
+    rounds.reset(seed=0)
+    with pytest.raises(kind):
+        rounds.finish()
+    rounds.finish()
+    assert_same_run(rounds.history(), whole)
+
+
+def test_following_takes_a_number_of_steps():
+    env = make(30)
+    env.reset(seed=0)
+    for most in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="most: expected a whole number of at least 1"):
+            env.follow(Wandering(env.view()), most, lambda arms: None)
+    played = []
+    env.follow(Wandering(env.view()), 100, played.append)
+    assert played[0].shape == (30, 3)
+    assert not env.agents
+
+
+def test_a_forgotten_init_is_named():
+    class Forgetful(Wandering):
+        def __init__(self, view):
+            self.sums, self.steps = np.zeros(view.psi.shape[:2]), 0
+
+    with pytest.raises(AttributeError, match=r"Forgetful.view: .*call super\(\).__init__\(view\) first in __init__"):
+        fb.play(make(40), Told(Forgetful), seed=0)
+    with pytest.raises(AttributeError, match="'Wandering' object has no attribute 'other'"):
+        Wandering(make_view()).other  # noqa: B018
+
+
+def make_view():
+    env = make()
+    env.reset(seed=0)
+    return env.view()
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.uint64])
@@ -225,16 +345,17 @@ def test_arms_may_be_whole_numbers_of_any_size(kind):
         def choose(self):
             return super().choose().astype(kind)
 
-    assert_same_run(fb.play(make(50), Told(Small), seed=0), fb.play(make(50), Told(Wandering), seed=0))
+    assert_same_run(fb.play(make(500), Told(Small), seed=0), fb.play(make(500), Told(Wandering), seed=0))
 
 
 def test_an_error_of_the_policy_is_its_own():
     class Failing(Wandering):
         def learn(self, arm, pulls, rewards):
-            raise IndexError("mine")
+            if self.steps == 305:
+                raise IndexError("mine")
 
     with pytest.raises(IndexError, match="mine"):
-        fb.play(make(40), Told(Failing), seed=0)
+        fb.play(make(600), Told(Failing), seed=0)
 
 
 @pytest.mark.parametrize("play", [fb.play, turn_by_turn])
@@ -242,10 +363,11 @@ def test_an_error_of_the_policy_is_its_own():
 def test_what_agents_are_given_can_only_be_read(play, which):
     class Changing(Wandering):
         def learn(self, *given):
-            given[which][0] = 0
+            if self.steps == 305:
+                given[which][0] = 0
 
     with pytest.raises(ValueError, match="read-only"):
-        play(make(40), Told(Changing), seed=0)
+        play(make(600), Told(Changing), seed=0)
 
 
 def test_agents_may_change_the_array_that_they_returned():
@@ -262,22 +384,32 @@ def test_agents_may_change_the_array_that_they_returned():
             self.own[:] = 0
             super().learn(arm, pulls, rewards)
 
-    assert_same_run(fb.play(make(50), Told(Reusing), seed=0), fb.play(make(50), Told(Wandering), seed=0))
+    assert_same_run(fb.play(make(500), Told(Reusing), seed=0), fb.play(make(500), Told(Wandering), seed=0))
 
 
-def test_checkpoints_see_the_arms_left_at_their_time():
+@pytest.mark.parametrize("where", ["choose", "learn"])
+def test_checkpoints_see_the_arms_left_at_their_time(where):
     class Dropping(Wandering):
-        """Drops its last arm every 50 steps, until one is left."""
+        """Drops its last arm after 1, 2 and 305 steps."""
+
+        def drop(self, now):
+            if now == where:
+                left = 4 - sum(self.steps >= step for step in (1, 2, 305))
+                self.active = np.broadcast_to(np.arange(4) < left, (3, 4)).copy()
 
         def choose(self):
-            self.steps += 1
-            if self.steps % 50 == 0:
-                self.active = np.broadcast_to(np.arange(4) < max(1, 4 - self.steps // 50), (3, 4)).copy()
-            return np.zeros(3, dtype=np.int64)
+            arms = super().choose()
+            self.drop("choose")
+            return arms
 
-    history = fb.play(make(400), Told(Dropping), seed=0)
-    assert_same_run(history, turn_by_turn(make(400), Told(Dropping), 0))
-    assert sorted(set(history.active.ravel().tolist())) == [1, 2, 3, 4]
+        def learn(self, *given):
+            super().learn(*given)
+            self.drop("learn")
+
+    history = fb.play(make(600), Told(Dropping), seed=0)
+    assert_same_run(history, turn_by_turn(make(600), Told(Dropping), 0))
+    assert_same_run(history, fb.play(make(600), Told(Dropping), seed=0, record=True))
+    assert history.active[-1, 0] == 1
 
 
 def test_check_policy_judges_them():

@@ -90,10 +90,11 @@ def policies(quick: bool) -> list[Row]:
     def reward(agent: int, arm: int, step: int) -> float:
         return table[agent][arm] + noise[agent][step]
 
-    # Local-UCB to the environments' own horizon. It and its loop cost the same at every step, so others take fewer.
+    # Local-UCB to the environments' own horizon. Its loop costs the same at every step, and is timed on fewer.
     local = {
         "it": _played(fb.make_policy("Local-UCB"), 2**13),
-        "alone": _played(fb.make_policy("Local-UCB"), 128, blocks=ALONE),
+        "it, short": _played(fb.make_policy("Local-UCB"), 256),
+        "alone": _played(fb.make_policy("Local-UCB"), 256, blocks=ALONE),
         "loop": Task(1024, lambda _: reference.local_ucb(AGENTS, env.num_arms, 1024, reward)),
         "agents that decide nothing": _played(SameArm(), 2**13),
         "the barest array step": Task(2**13, lambda _: _bare_local_ucb(means, 2**13)),
@@ -103,8 +104,8 @@ def policies(quick: bool) -> list[Row]:
     times = _times_faster("loop", local, repeats=2 if quick else 11)
     name, over, goal = "Local-UCB, M = 100", "loop over agents and arms over", "at least 30"
     rows = [
-        _agent_by_agent(name, times),
-        Row(f"{name}, {over} it", "", f"{times['it']:.1f}", None),
+        _agent_by_agent(name, times["it, short"] / times["alone"]),
+        Row(f"{name}, {over} it", "compiled only", f"{times['it']:.1f}", None),
         _reached(f"{name}, {over} it, compiled", times.get("it, compiled"), goal),
     ]
     bounds = "agents that decide nothing", "the barest array step"
@@ -120,7 +121,7 @@ def policies(quick: bool) -> list[Row]:
         }
         times = _times_faster("loop", tasks, repeats=1 if quick else 5)
         name = f"{policy}, M = 100"
-        rows += [_agent_by_agent(name, times), _reached(f"{name}, {over} it", times["it"], goal)]
+        rows += [_agent_by_agent(name, times["it"] / times["alone"]), _reached(f"{name}, {over} it", times["it"], goal)]
     return rows
 
 
@@ -151,8 +152,8 @@ def _times_faster(slow: str, tasks: Mapping[str, Task], repeats: int) -> dict[st
     return {name: float(np.median(each[slow] / own)) for name, own in each.items()}
 
 
-def _agent_by_agent(name: str, times: Mapping[str, float]) -> Row:
-    return _reached(f"{name}, agent by agent over it", times["it"] / times["alone"], "at least 8")
+def _agent_by_agent(name: str, times: float) -> Row:
+    return _reached(f"{name}, agent by agent over it", times, "at least 8")
 
 
 def _reached(what: str, times: float | None, goal: str) -> Row:
