@@ -50,6 +50,7 @@ _CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more o
 _FIRST_ORDER_COMPILED = 201  # the first where they are compiled: they cost some hundredths of a second-order step
 _LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
 _DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
+_JUST_WHOLE = 1 - 1e-9  # shares are often 1/2 or 1/8: without this factor the last bits of another CPU decide a pull
 
 
 @dataclass(frozen=True)
@@ -232,14 +233,16 @@ def uniform(active: BoolArray) -> FloatArray:
 
 
 def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
-    """Whole pulls (M, K) of a phase: ceil(pi * budget), 0 where less than 1e-10 is due. Rows sum to <= budget + |A_i|.
+    """Whole pulls (M, K) of a phase: ceil(pi budget (1 - 1e-9)), 0 where less than 1e-10 is due.
 
+    The factor makes the result the same on every CPU: pi budget is often a whole number but for its last bits, which
+    differ between CPUs. A row sums to at most budget + |A_i|.
     The pairs left out never cost an arm's V_a a dimension: where they would, they are pulled once.
     """
     if budget < 0:
         raise ValueError(f"budget must be 0 pulls or more, received {budget}; pass the phase's f_p")
     due = pi * budget
-    pulls = np.ceil(due).astype(np.int64)
+    pulls = np.ceil(due * _JUST_WHOLE).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
     if not np.count_nonzero(small):
         return pulls

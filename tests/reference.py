@@ -131,13 +131,13 @@ def certificate(
 
 
 def allocate(pi: Array, active: Array, f_p: int) -> Array:
-    """f_{a,i} = ceil(pi_{a,i} f_p), 0 where pi f_p < 1e-10."""
+    """f_{a,i} = ceil(pi_{a,i} f_p (1 - 1e-9)), 0 where pi f_p < 1e-10."""
     M, K = np.shape(pi)
     f = np.zeros((M, K), dtype=int)
     for i in range(M):
         for a in range(K):
             if active[i][a] and pi[i][a] * f_p >= 1e-10:
-                f[i, a] = math.ceil(pi[i][a] * f_p)
+                f[i, a] = math.ceil(pi[i][a] * f_p * (1 - 1e-9))
     return f
 
 

@@ -257,9 +257,16 @@ class TestAllocation:
         directions, active = random_problem(seed)
         pi = g_optimal(directions, active).pi
         pulls = allocate(pi, budget, directions)
-        assert np.all(pulls >= pi * budget - 1e-9)
+        assert np.all(pulls >= pi * budget * (1 - 1e-9))
         assert np.all(pulls.sum(1) <= budget + active.sum(1))
         assert np.all(pulls[~active] == 0)
+
+    @pytest.mark.parametrize("share", [0.5, 0.125, 0.7])
+    def test_the_last_bits_of_a_share_decide_no_pull(self, share):
+        directions, budget = np.ones((1, 2, 1)), 10 * 2**17
+        for towards in (0, 1):
+            pi = np.array([[np.nextafter(share, towards), np.nextafter(1 - share, towards)]])
+            assert allocate(pi, budget, directions).tolist() == [[round(share * budget), round((1 - share) * budget)]]
 
     def test_rounding_never_lowers_the_rank(self):
         directions = np.zeros((3, 2, 2))

@@ -233,6 +233,11 @@ def test_allocation_rounds_up_and_ignores_dust():
     np.testing.assert_array_equal(ref.allocate(pi, np.ones((1, 4), dtype=bool), 500), [[250, 250, 1, 0]])
 
 
+def test_the_last_bits_of_a_share_decide_no_pull():
+    halves = np.array([[np.nextafter(0.5, 1), np.nextafter(0.5, 0)]])
+    np.testing.assert_array_equal(ref.allocate(halves, np.ones((1, 2), dtype=bool), 2**17), [[2**16, 2**16]])
+
+
 def test_a_bad_allocation_or_design_is_refused():
     def run(**callbacks):
         return ref.fed_pecd(PSI, 30, reward=lambda *_: 1.0, **({"allocation": uniform()} | callbacks))
