@@ -8,10 +8,9 @@ from fedbandit_envs.instance import REGRETS, BanditInstance
 from fedbandit_envs.plans import Feedback, Plan, places
 from fedbandit_envs.protocol import StepAgents
 from fedbandit_envs.rewards import RewardLaw, reward_law
-from fedbandit_envs.seeding import RowDraws, Stream, generator
+from fedbandit_envs.seeding import RowDraws, Stream
 from fedbandit_envs.validation import FloatArray, IntArray
 
-_PLANS_AHEAD = 4  # generators made together, at most: in a row each takes a third of the time
 _AHEAD = 256  # single pulls whose random numbers are drawn together, at most, and
 _AT_ONCE = 1 << 18  # of these numbers, so that many agents need no more memory
 _WHOLE = np.dtype(np.int64)
@@ -29,7 +28,6 @@ class Episode:
         self._law: RewardLaw = reward_law(instance)
         numbers = num_agents * (1 + self._law.normals_per_pull)  # of one pull, whatever the block
         self._ahead = max(1, min(_AHEAD, _AT_ONCE // numbers))
-        self._generators: dict[int, np.random.Generator] = {}  # of the plans to come, by their number
         self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:
         self._noise: FloatArray = np.empty(0)  # (block, n, ...)
         self._uniforms: FloatArray = np.empty(0)  # (block, n)
@@ -97,7 +95,7 @@ class Episode:
         played = plan.length - plan.exploration
         counts = np.empty((len(played), plan.explore.shape[1] + 1))
         counts[:, :-1], counts[:, -1] = plan.explore, played
-        sums = self._law.sums(plan.arm, counts, RowDraws(self._generator(), self._num_agents, self._rows))
+        sums = self._law.sums(plan.arm, counts, self._draws(Stream.PLANS, self.plans))
         self.steps += plan.length
         self.plans += 1
         return Feedback(plan.explore, sums[:, :-1], plan.arm, played, sums[:, -1])
@@ -118,16 +116,8 @@ class Episode:
         played = np.where(exploring, 0, 1)
         return Feedback(plan.explore, explored_sums, plan.arm, played, np.where(exploring, 0.0, rewards))
 
-    def _generator(self) -> np.random.Generator:
-        """That of the next plan; as many are made at once as there were plans before."""
-        number = self.plans
-        if number not in self._generators:
-            numbers = range(number, number + min(max(number, 1), _PLANS_AHEAD))
-            self._generators = {n: generator(self._seed, Stream.PLANS, n) for n in numbers}
-        return self._generators.pop(number)
-
     def _draws(self, *key: int) -> RowDraws:
-        return RowDraws(generator(self._seed, *key), self._num_agents, self._rows)
+        return RowDraws(self._seed, key, self._num_agents, self._rows)
 
 
 class Tally:

@@ -1,19 +1,21 @@
 """Where random numbers come from: independent streams, the same however the agents are split over processes.
 
-Each stream is `SeedSequence(seed, spawn_key=(stream, number))`. For a block of agents the numbers of *all* agents are
-drawn and the block keeps its rows, so no result depends on who else is in the block. No generator outlives a plan, so
-nothing of it needs to be saved.
+Each stream is `SeedSequence(seed, spawn_key=(stream, number))`. Agents are numbered in groups of 4096, and each group
+after the first has a stream of its own, `spawn_key=(stream, number, group)`. A block of agents draws the numbers of the
+whole groups its agents belong to and keeps its rows, so no result depends on who else is in the block, and a process
+that holds some groups of a large problem draws for these alone. No generator outlives a plan, so nothing of it needs to
+be saved.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 
 import numpy as np
 
 from fedbandit_envs.validation import FloatArray, IntArray, whole_number
 
-_LARGEST_WORD = 2**32 - 1
+GROUP = 4096  # agents whose random numbers come from one generator
 
 
 class Stream(IntEnum):
@@ -31,19 +33,7 @@ class Stream(IntEnum):
 
 def generator(seed: int, *key: int) -> np.random.Generator:
     """The generator of one stream, `key` being the stream and a running number."""
-    if key and max(key) <= _LARGEST_WORD:
-        # What SeedSequence(seed, spawn_key=key) makes of its numbers, which takes it as long as all the rest.
-        sequence = np.random.SeedSequence(np.array(_words(seed) + key, dtype=np.uint32))
-    else:
-        sequence = np.random.SeedSequence(seed, spawn_key=key)
-    return np.random.Generator(np.random.PCG64(sequence))
-
-
-@lru_cache(maxsize=8)
-def _words(seed: int) -> tuple[int, ...]:
-    """The seed in words of 32 bits, the lowest first, and four at least, as SeedSequence has it before a key."""
-    count = max(4, -(-seed.bit_length() // 32))
-    return tuple(seed >> 32 * place & _LARGEST_WORD for place in range(count))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 def derived_seed(seed: int, *key: int) -> int:
@@ -63,21 +53,47 @@ def checked_seed(seed: int | None) -> int | None:
 
 
 class RowDraws:
-    """Random numbers of one plan for a block of agents, one row each."""
+    """Random numbers of one plan for a block of n agents, one row each.
 
-    def __init__(self, rng: np.random.Generator, num_agents: int, rows: IntArray | None):
-        self._rng, self._num_agents, self._rows = rng, num_agents, rows
+    Args:
+        seed: the seed of the stream.
+        key: the stream and a running number, as `generator` takes them.
+        num_agents: the number of agents of the whole problem, M.
+        rows: (n,) the numbers of the block's agents; None: all M, in order.
+    """
+
+    def __init__(self, seed: int, key: tuple[int, ...], num_agents: int, rows: IntArray | None = None):
+        self._num_agents, self._rows = num_agents, rows
+        if num_agents <= GROUP:
+            groups = [0]
+        elif rows is None:
+            groups = list(range(-(-num_agents // GROUP)))
+        else:
+            groups = np.unique(rows // GROUP).tolist()
+        self._generators = {group: generator(seed, *key, *([group] if group else [])) for group in groups}
 
     def normals(self, *shape: int) -> FloatArray:
         """Standard normals, (n, *shape)."""
-        return self._keep(self._rng.standard_normal((self._num_agents, *shape)))
+        return self._drawn(np.random.Generator.standard_normal, shape)
 
     def uniforms(self, *shape: int) -> FloatArray:
         """Uniforms in [0, 1), (n, *shape)."""
-        return self._keep(self._rng.random((self._num_agents, *shape)))
+        return self._drawn(np.random.Generator.random, shape)
 
-    def _keep(self, numbers: FloatArray) -> FloatArray:
-        return numbers if self._rows is None else numbers[self._rows]
+    def _drawn(self, draw: Callable[..., FloatArray], shape: tuple[int, ...]) -> FloatArray:
+        if self._num_agents <= GROUP:
+            numbers = draw(self._generators[0], (self._num_agents, *shape))
+            return numbers if self._rows is None else numbers[self._rows]
+        own = np.empty((self._num_agents if self._rows is None else len(self._rows), *shape))
+        for group, rng in self._generators.items():
+            first = group * GROUP
+            numbers = draw(rng, (min(GROUP, self._num_agents - first), *shape))
+            if self._rows is None:
+                own[first : first + GROUP] = numbers
+            else:
+                mine = self._rows // GROUP == group
+                own[mine] = numbers[self._rows[mine] - first]
+        return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,4 +107,4 @@ class Randomness:
 
     def draws(self, number: int) -> RowDraws:
         """The numbers of plan `number`."""
-        return RowDraws(generator(self.seed, self.stream, number), self.num_agents, self.rows)
+        return RowDraws(self.seed, (self.stream, number), self.num_agents, self.rows)

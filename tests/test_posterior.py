@@ -300,7 +300,7 @@ def dense_samples(rng, belief, number):
 def test_arms_are_best_in_samples_as_often_as_they_are_best(components):
     belief = random_belief(np.random.default_rng(4), components=components)
     number = 40_001  # odd: one sample stays without its mirror image
-    counts = belief.best_in_samples(number, RowDraws(np.random.default_rng(5), 3, None), 3, np.arange(3))
+    counts = belief.best_in_samples(number, RowDraws(5, (0,), 3), 3, np.arange(3))
     assert (counts.sum(axis=1) == number).all()
     best = dense_samples(np.random.default_rng(6), belief, number).argmax(axis=2)
     expected = np.stack([np.bincount(row, minlength=4) for row in best])
@@ -312,7 +312,7 @@ def test_samples_of_some_rows_are_those_of_all_rows():
     belief = random_belief(np.random.default_rng(7), n=5, components=2)
 
     def draws():
-        return RowDraws(np.random.default_rng(8), 5, None)
+        return RowDraws(8, (0,), 5)
 
     every = belief.best_in_samples(33, draws(), 5, np.arange(5))
     some = np.array([1, 4])

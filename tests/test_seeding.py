@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
+from fedbandit_envs import seeding
 from fedbandit_envs.seeding import Randomness, RowDraws, Stream, checked_seed, derived_seed, fresh_seed, generator
 
 
 def test_a_stream_is_fixed_by_seed_and_key():
     assert generator(7, Stream.PLANS, 3).random() == generator(7, Stream.PLANS, 3).random()
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 2**64 + 5, 2**127, 2**128 - 1, 2**128, 2**200 + 7])
-@pytest.mark.parametrize("key", [(), (0,), (2, 5), (2, 2**32 - 1), (2, 2**32), (6, 3, 9)])
-def test_a_stream_is_that_of_numpys_seed_sequence(seed, key):
-    numpys = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
-    assert generator(seed, *key).bit_generator.state == numpys.state
 
 
 def test_streams_of_different_seeds_roles_or_numbers_never_coincide():
@@ -71,6 +65,31 @@ def test_a_block_keeps_its_rows_of_the_numbers_of_all_agents(rows):
             np.testing.assert_array_equal(own_draws.uniforms(), all_draws.uniforms()[rows])
 
 
+@pytest.mark.parametrize("num_agents", [1, 4096])
+def test_up_to_4096_agents_share_one_stream(num_agents):
+    draws, rng = RowDraws(3, (Stream.PLANS, 2), num_agents), generator(3, Stream.PLANS, 2)
+    np.testing.assert_array_equal(draws.normals(2), rng.standard_normal((num_agents, 2)))
+    np.testing.assert_array_equal(draws.uniforms(), rng.random(num_agents))
+
+
+def test_further_groups_of_4096_agents_have_streams_of_their_own():
+    draws = RowDraws(3, (Stream.PLANS, 2), 10_000)
+    streams = [generator(3, Stream.PLANS, 2), generator(3, Stream.PLANS, 2, 1), generator(3, Stream.PLANS, 2, 2)]
+    for _ in range(2):  # the second call goes on where the first ended
+        expected = [rng.standard_normal((n, 2)) for rng, n in zip(streams, (4096, 4096, 1808), strict=True)]
+        np.testing.assert_array_equal(draws.normals(2), np.concatenate(expected))
+
+
+@pytest.mark.parametrize("rows", [[0], [4096], [9_999, 4095, 5000], [8191, 8192, 1]])
+def test_a_block_of_many_agents_keeps_its_rows_and_draws_its_groups_alone(rows, monkeypatch):
+    made = []
+    rows = np.array(rows)
+    every = RowDraws(3, (Stream.PLANS, 2), 10_000).normals(3)
+    monkeypatch.setattr(seeding, "generator", lambda *key: made.append(key) or generator(*key))
+    np.testing.assert_array_equal(RowDraws(3, (Stream.PLANS, 2), 10_000, rows).normals(3), every[rows])
+    assert len(made) == len(set((rows // 4096).tolist()))
+
+
 def test_draws_of_different_plans_differ():
     randomness = Randomness(1, Stream.POLICY, 5)
     assert not np.array_equal(randomness.draws(0).normals(4), randomness.draws(1).normals(4))
@@ -80,6 +99,6 @@ def test_draws_are_standard_normal_and_uniform():
     # Kolmogorov-Smirnov at 1e-6 each, seed fixed.
     from scipy.stats import kstest
 
-    draws = RowDraws(generator(0, Stream.STEPS, 0), 100, None)
+    draws = RowDraws(0, (Stream.STEPS, 0), 100)
     assert kstest(draws.normals(100).ravel(), "norm").pvalue > 1e-6
     assert kstest(draws.uniforms(100).ravel(), "uniform").pvalue > 1e-6
