@@ -1,10 +1,10 @@
 """Policies for federated bandits with hidden contexts: Fed-PECD, Fed-CI, what each shares, and models as policies."""
 
 from fedbandit_agents.external import ExternalPolicy, from_callable, from_sb3, from_torchrl
-from fedbandit_agents.fed_ci import FedCI
-from fedbandit_agents.fed_ci_elimination import FedCIElimination
-from fedbandit_agents.fed_pecd import FedPECD
-from fedbandit_agents.phased_elimination import PhasedElimination
+from fedbandit_agents.inference.fed_ci import FedCI
+from fedbandit_agents.inference.fed_ci_elimination import FedCIElimination
+from fedbandit_agents.phased.elimination import PhasedElimination
+from fedbandit_agents.phased.fed_pecd import FedPECD
 
 __all__ = [
     "ExternalPolicy",

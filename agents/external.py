@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.knowledge import View
-from fedbandit_envs.observations import flat_features, pull_statistics, statistics_by_name
-from fedbandit_envs.plans import places
-from fedbandit_envs.protocol import Policy, ProtocolError, StepAgents
-from fedbandit_envs.validation import FloatArray, IntArray, one_of
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.observations import flat_features, pull_statistics, statistics_by_name
+from fedbandit_envs.protocol.plans import ProtocolError, places
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.validation import one_of
 
 OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
 Function = Callable[[Any], Any]  # from a batch of observations to arms (M,) or probabilities of the arms (M, K)

@@ -2,9 +2,9 @@
 
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
-from fedbandit_baselines.reference import Oracle, Uniform
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
 from fedbandit_baselines.ucb import KKUCB, LocalUCB
+from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [
     "KKUCB",

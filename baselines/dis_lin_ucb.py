@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.estimation import quadratic_forms
+from fedbandit_agents.phased.estimation import quadratic_forms
 from fedbandit_baselines.ucb import IndexAgents
-from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.plans import places
-from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ServerSide
-from fedbandit_envs.validation import FloatArray, IntArray, probability, real_number
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import Feedback, Plan, places
+from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.validation import probability, real_number
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.estimation import predictions, squared_widths, survivors
-from fedbandit_agents.phased_elimination import PhasedAgents, PhasedElimination, PhasedServer
-from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.protocol import Message
-from fedbandit_envs.validation import BoolArray, FloatArray, IntArray
+from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
+from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.messages import Message
 
 
 @dataclass(frozen=True)

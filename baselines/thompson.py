@@ -5,11 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.fed_ci import FedCI, FedCIAgents
-from fedbandit_envs.contexts import PointMass
-from fedbandit_envs.features import Table
-from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.protocol import Feedback, ServerSide, SilentServer
+from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
+from fedbandit_envs.contexts.distributions import PointMass
+from fedbandit_envs.contexts.features import Table
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.plans import Feedback
+from fedbandit_envs.protocol.policy import ServerSide, SilentServer
 
 
 @dataclass(frozen=True)

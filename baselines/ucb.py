@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_envs.knowledge import View
-from fedbandit_envs.plans import places
-from fedbandit_envs.protocol import Policy, StepAgents
-from fedbandit_envs.validation import FloatArray, IntArray, check_compiled, probability, real_number, true_or_false
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.plans import places
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.validation import check_compiled, probability, real_number, true_or_false
 
 _NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then huge, and one more is exactly 1
 

@@ -4,7 +4,7 @@ import numpy as np
 from numba import float64, int64, njit, types, void
 
 from fedbandit_baselines.ucb import LocalUCBAgents
-from fedbandit_envs.validation import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 
 _TABLE, _ARMS = float64[::1], int64[::1]
 _READ, _READ_ARMS = (types.Array(kind, 1, "C", readonly=True) for kind in (float64, int64))

@@ -13,7 +13,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from fedbandit_envs.validation import FloatArray, IntArray, whole_number
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.validation import whole_number
 
 GROUP = 4096  # agents whose random numbers come from one generator
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from fedbandit_envs.registration import aec_env
-from fedbandit_envs.registration import parallel_env as _parallel_env
+from fedbandit_envs.envs.registration import aec_env
+from fedbandit_envs.envs.registration import parallel_env as _parallel_env
 
 parallel_env = partial(_parallel_env, "Synthetic")
 env = partial(aec_env, "Synthetic")

@@ -8,21 +8,11 @@ from reprlib import Repr
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from fedbandit_envs.arrays import FloatArray
 
 _REPR = Repr()
-_REPR.maxother = _REPR.maxstring = 80  # characters of a refused value that a message shows
-
-
-def immutable(array: IntArray) -> IntArray:
-    """A copy (n,) that bytes own, or itself if it is one: unlike a read-only array it can't be made writable again."""
-    if isinstance(array.base, bytes):
-        return array
-    return np.frombuffer(array.tobytes(), dtype=array.dtype)
 
 
 def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> FloatArray:

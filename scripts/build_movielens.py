@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import fedbandit_envs
-from fedbandit_envs.download import DownloadError, download
-from fedbandit_envs.movielens import eligible_users, encode_factors, load_factors
-from fedbandit_envs.movielens_factors import build_factors, largest_difference
+from fedbandit_envs.problems.movielens.download import DownloadError, download
+from fedbandit_envs.problems.movielens.factors import eligible_users, encode_factors, load_factors
+from fedbandit_envs.problems.movielens.learning import build_factors, largest_difference
 
-SHIPPED = Path(fedbandit_envs.__file__).parent / "data" / "movielens.npz"
+SHIPPED = Path(fedbandit_envs.__file__).parent / "problems" / "movielens" / "factors.npz"
 TOLERANCE = 1e-6
 EXAMPLES = """examples:
   python scripts/build_movielens.py --download /tmp/ml-100k --check

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from calibration import APPROXIMATE, EXACT, LEVELS, STEPS, held, places
 
 FIRST_SEED = 1000

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.checkpoints import Checkpoints, arms_left
 from fedbandit_envs.federation.rewards import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
-from fedbandit_envs.knowledge import Constants
-from fedbandit_envs.protocol import Feedback, Message, Plan, Policy, ProtocolError, SilentServer, State
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.protocol.policy import Policy, SilentServer
+from fedbandit_envs.rounds.checkpoints import Checkpoints, arms_left
 from fedbandit_envs.threads import one_thread
 
 PLAY, HELLO, MISSING = "play", "hello", "missing"

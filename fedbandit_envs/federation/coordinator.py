@@ -8,15 +8,18 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbandit_envs.channel import Channel, Ledger
-from fedbandit_envs.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
+from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import HELLO, PLAY
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.wire import Packet, pack
-from fedbandit_envs.knowledge import Constants
-from fedbandit_envs.protocol import Message, Policy, ProtocolError, ServerSide, State
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.plans import ProtocolError
+from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.rounds.carrier import Channel
+from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
+from fedbandit_envs.rounds.ledger import Ledger
 from fedbandit_envs.threads import one_thread
-from fedbandit_envs.validation import IntArray
 
 
 class Transport(Protocol):

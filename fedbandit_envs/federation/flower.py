@@ -18,12 +18,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedbandit_envs import storage
+from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
 from fedbandit_envs.federation.rewards import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.wire import Packet
-from fedbandit_envs.validation import IntArray
 
 client_app = ClientApp()
 server_app = ServerApp()

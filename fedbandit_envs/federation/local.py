@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.faults import Faults, QuorumLost
 from fedbandit_envs.federation.processes import Processes, free_ports, listens, runs
 from fedbandit_envs.federation.record import collected
 from fedbandit_envs.federation.settings import Config, Settings, write_app
-from fedbandit_envs.history import History
+from fedbandit_envs.rounds.faults import Faults, QuorumLost
+from fedbandit_envs.rounds.history import History
 from fedbandit_envs.validation import real_number, whole_number
 
 HOST = "127.0.0.1"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs import storage
-from fedbandit_envs.channel import Ledger
-from fedbandit_envs.faults import faults_from_tree
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.history import History
-from fedbandit_envs.instance import REGRETS
+from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.rounds.faults import faults_from_tree
+from fedbandit_envs.rounds.history import History
+from fedbandit_envs.rounds.ledger import Ledger
 
 
 def collected(settings: Settings, folder: Path) -> History:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import HELLO, MISSING, PLAY
 from fedbandit_envs.federation.wire import WireError, most_bytes, unpack
-from fedbandit_envs.knowledge import Constants
-from fedbandit_envs.protocol import Message
-from fedbandit_envs.validation import IntArray
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message
 
 
 class ReplyError(ValueError):

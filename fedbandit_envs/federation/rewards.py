@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from fedbandit_envs.core import Episode
-from fedbandit_envs.episodes import draw_instance
-from fedbandit_envs.ids import NAMESPACE
-from fedbandit_envs.knowledge import Constants, View
-from fedbandit_envs.protocol import Feedback, Plan
-from fedbandit_envs.registration import split_keywords
+from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.envs.bandit import draw_instance
+from fedbandit_envs.envs.episode import Episode
+from fedbandit_envs.envs.ids import NAMESPACE
+from fedbandit_envs.envs.registration import split_keywords
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
-from fedbandit_envs.validation import IntArray
 
 
 class RewardSource(Protocol):

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.env import HiddenContextBandit
-from fedbandit_envs.knowledge import Constants
-from fedbandit_envs.protocol import Policy
-from fedbandit_envs.registration import make, make_policy
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.registration import make
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 
 Config = dict[str, str | int | float | bool]  # what Flower's configurations hold

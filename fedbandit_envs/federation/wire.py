@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.knowledge import Constants
-from fedbandit_envs.protocol import Message
-from fedbandit_envs.validation import BoolArray
+from fedbandit_envs.arrays import BoolArray
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message
 
 Packet = dict[str, str | bytes]  # "header": JSON; "0/theta": an array of the first message; "0/theta?": its mask
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import fedbandit_envs as fb
 from benchmarks.measure import NOT_COMPILED, Row, compiler, interleaved, ratio
-from fedbandit_agents.design import g_optimal
+from fedbandit_agents.phased.design import g_optimal
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 import reference
@@ -157,7 +157,16 @@ def evaluation(quick: bool) -> list[Row]:
 def _reproduced(trials: int, options: list[str]) -> float:
     """Seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "fedbandit_envs.cli", "reproduce", "--workers", "2", "--trials", str(trials)]
+        command = [
+            sys.executable,
+            "-m",
+            "fedbandit_envs.cli.main",
+            "reproduce",
+            "--workers",
+            "2",
+            "--trials",
+            str(trials),
+        ]
         start = time.perf_counter()
         finished = subprocess.run([*command, *options, "--out", folder], capture_output=True, text=True)
         seconds = time.perf_counter() - start

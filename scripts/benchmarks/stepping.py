@@ -11,8 +11,8 @@ import numpy as np
 
 import fedbandit_envs as fb
 from benchmarks.measure import NOT_COMPILED, Row, compiler, interleaved
-from fedbandit_envs.env import HiddenContextBandit
-from fedbandit_envs.views import AgentsVectorEnv
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.views import AgentsVectorEnv
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 import reference

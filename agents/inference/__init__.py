@@ -1,0 +1,1 @@
+"""Fed-CI: inferring the hidden context."""

@@ -1,0 +1,60 @@
+"""Fed-CI: federated context inference with Thompson sampling."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit_agents.inference.context_inference import ContextInference, InferringAgents
+from fedbandit_agents.inference.posterior import Belief
+from fedbandit_envs.arrays import BoolArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.validation import whole_number
+
+
+@dataclass(frozen=True)
+class FedCI(ContextInference):
+    """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
+
+    No guarantee is proved: it is Bayesian. With known contexts it is federated Thompson sampling.
+    """
+
+    samples: int = 64  # of the posterior, for each plan
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("samples", self.samples, at_least=1)
+
+    def agents(self, view: View) -> "FedCIAgents":
+        """Infer, play, report."""
+        return FedCIAgents(self, view)
+
+
+class FedCIAgents(InferringAgents):
+    """Thompson sampling in batches, for arms that are worth it."""
+
+    policy: FedCI
+
+    def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
+        """Thompson sampling for `length` steps at once, of the arms that are worth exploring."""
+        best = belief.expected_rewards().argmax(axis=1)
+        number = min(self.policy.samples, length)
+        worth = self._worth_exploring(belief, best, remaining)
+        unsettled = np.flatnonzero(worth.any(axis=1))
+        explore = np.zeros(worth.shape, dtype=np.int64)
+        if len(unsettled):
+            draws, num_agents = self.view.randomness.draws(self.number), self.view.constants.num_agents
+            counts = belief.best_in_samples(number, draws, num_agents, unsettled)
+            explore[unsettled] = np.where(worth[unsettled], counts * (length // number), 0)
+        return Plan(explore, best, length)
+
+    def _worth_exploring(self, belief: Belief, best: IntArray, remaining: int) -> BoolArray:
+        """(n, K) arms for which E[(r_a - r_best)^+] over all steps that remain is at least the price of finding out.
+
+        The price is that of as many pulls as halve the variance of r_a - r_best, at what each is expected to lose.
+        """
+        mean, variance, hope = belief.against(best)
+        price = -mean * np.maximum(variance, self.noise)  # times the variance, which may be 0
+        worth: BoolArray = remaining * hope * variance >= price
+        worth[np.arange(len(best)), best] = False
+        return worth

@@ -1,0 +1,68 @@
+"""Fed-CI-Elimination: phased elimination as in Fed-PECD, with the widths of the inferred posterior."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit_agents.inference.context_inference import ContextInference, InferringAgents
+from fedbandit_agents.inference.posterior import Belief
+from fedbandit_envs.arrays import BoolArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.validation import probability
+
+
+@dataclass(frozen=True)
+class FedCIElimination(ContextInference):
+    """Federated context inference, cautious: an arm is eliminated only when another one is surely better.
+
+    What is bounded is the difference to the arm that looks best: its errors are smaller than those of the two mean
+    rewards, because the hidden context moves both. All bounds of a run hold with probability 1 - delta if the posterior
+    is right (mu_i, the noise and its scale): a Bayesian statement, over contexts drawn from mu_i; nothing is proved for
+    a given context.
+    """
+
+    delta: float = 0.1  # allowed probability that some bound fails
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        probability("delta", self.delta)
+
+    def number_of_plans(self, constants: Constants) -> int:
+        """At most so many plans follow the first one."""
+        phases = math.log(max(constants.horizon / self.first_plan(constants), 1), self.growth)
+        return self.batches * max(1, math.ceil(phases))
+
+    def agents(self, view: View) -> "EliminatingAgents":
+        """Infer, eliminate, explore, report."""
+        return EliminatingAgents(self, view)
+
+
+class EliminatingAgents(InferringAgents):
+    """Each plan drops arms that are surely worse than the one that looks best, and pulls the others equally often."""
+
+    policy: FedCIElimination
+
+    def __init__(self, policy: FedCIElimination, view: View):
+        super().__init__(policy, view)
+        constants, (n, components, num_arms) = view.constants, self.mean.shape
+        # Half of delta is for the bounds of the components, as P(z > alpha) <= exp(-alpha^2 / 2) / 2; half for the
+        # components that are left out.
+        events = constants.num_agents * policy.number_of_plans(constants)
+        self.alpha = math.sqrt(2 * math.log(num_arms * events / policy.delta))
+        self.ignored = policy.delta / (2 * components * events)
+        self.active: BoolArray = np.ones((n, num_arms), dtype=bool)
+
+    def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
+        """Eliminate; then pull all active arms, those first that were pulled least."""
+        best = self.looks_best(belief)
+        self.active = self.active & (belief.most_above(best, self.alpha, self.ignored) >= 0)
+        each, rest = np.divmod(length, self.active.sum(axis=1, keepdims=True))
+        order = np.where(self.active, self.pulls, np.iinfo(np.int64).max).argsort(axis=1, kind="stable")
+        rank = order.argsort(axis=1, kind="stable")
+        return Plan(np.where(self.active, each + (rank < rest), 0), best, length)
+
+    def looks_best(self, belief: Belief) -> IntArray:
+        """(n,) the active arm with the largest expected reward."""
+        return np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)

@@ -1,0 +1,1 @@
+"""Federated phased elimination: Fed-PECD, its design, estimates and widths."""

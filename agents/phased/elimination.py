@@ -1,0 +1,281 @@
+"""Federated phased elimination: the paper's Algorithms 1 (agents) and 2 (server), and what its relatives share.
+
+A phase is two rounds. Estimates come down, agents eliminate arms and send their active sets; the allocation comes down,
+agents explore and send their estimates.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import ClassVar
+
+import numpy as np
+
+from fedbandit_agents.phased import estimation
+from fedbandit_agents.phased.design import allocate, g_optimal, uniform
+from fedbandit_agents.phased.estimation import confidence, inner_products, number_of_phases, unit_vectors
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.validation import check_compiled, one_of, probability, real_number, true_or_false, whole_number
+
+
+@dataclass(frozen=True)
+class PhasedElimination(Policy):
+    """Parameters of federated phased elimination; phase p explores for f_p = first * growth^p steps."""
+
+    theorem: ClassVar[bool] = True  # whether Fed-PE's regret theorem speaks of it, so that audits check it
+
+    delta: float = 0.1  # allowed probability that some width fails
+    width: float = 1.0  # factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas
+    sigma: float = 1.0  # noise scale that the widths assume
+    ell: float | None = None  # lower end of the feature norms; None: the problem's public constant
+    first: int = 1  # c
+    growth: int = 2  # n
+    phases: int | None = None  # H in alpha; None: ceil(log_n T)
+    allocation: str = "g-optimal"  # or "uniform" over the active arms
+    gap: float = 0.1  # at which the design stops
+    compiled: bool = False  # whether designs and estimates come from compiled code (the extra of that name)
+    pad: bool = True  # whether a phase lasts f_p + K steps; else as long as its longest exploration
+    count_init: bool = True  # whether the steps and the regret of the initialisation count
+
+    def __post_init__(self) -> None:
+        probability("delta", self.delta)
+        real_number("width", self.width, above=0)
+        real_number("sigma", self.sigma, above=0)
+        if self.ell is not None:
+            real_number("ell", self.ell, above=0)
+        whole_number("first", self.first, at_least=1)
+        whole_number("growth", self.growth, at_least=2)
+        if self.phases is not None:
+            whole_number("phases", self.phases, at_least=1)
+        one_of("allocation", self.allocation, ("g-optimal", "uniform"))
+        real_number("gap", self.gap, above=0)
+        true_or_false("compiled", self.compiled)
+        true_or_false("pad", self.pad)
+        true_or_false("count_init", self.count_init)
+
+    def check_installed(self) -> None:
+        """Compiled code needs numba."""
+        if self.compiled:
+            check_compiled()
+
+    def budget(self, phase: int) -> int:
+        """f_p = c n^p."""
+        return self.first * self.growth**phase
+
+    def alpha(self, constants: Constants) -> float:
+        """The confidence factor of all widths."""
+        phases = self.phases or number_of_phases(constants.horizon, self.growth)
+        return confidence(constants.num_agents, constants.num_arms, constants.dim, phases, self.delta)
+
+    def uncounted_steps(self, constants: Constants) -> int:
+        """The initialisation's, if they don't count."""
+        return 0 if self.count_init else self.first * constants.num_arms
+
+    @property
+    def arithmetic(self) -> ModuleType:
+        """`estimation`, or the module with the same functions in compiled code."""
+        return _compiled_estimation() if self.compiled else estimation
+
+    def agents(self, view: View) -> "PhasedAgents":
+        """Algorithm 1."""
+        return PhasedAgents(self, view)
+
+    def server(self, constants: Constants) -> "PhasedServer":
+        """Algorithm 2."""
+        return PhasedServer(self, constants)
+
+
+@lru_cache(maxsize=1)
+def _compiled_estimation() -> ModuleType:
+    check_compiled()
+    from fedbandit_agents.phased import estimation_compiled  # numba takes long to import, and then to compile
+
+    return estimation_compiled
+
+
+class PhasedAgents(AgentSide):
+    """Algorithm 1, for a block of agents."""
+
+    def __init__(self, policy: PhasedElimination, view: View):
+        self.policy, self.view = policy, view
+        self.scale = policy.width * policy.sigma * policy.alpha(view.constants) / (policy.ell or view.constants.ell)
+        self.squared_norms = inner_products(view.psi, view.psi)  # (n, K)
+        shape = view.psi.shape[:2]
+        self.phase = 0
+        self.active: BoolArray = np.ones(shape, dtype=bool)
+        self.best: IntArray = np.zeros(shape[0], dtype=np.int64)
+        self.exploring = True  # whether the last plan explored, else it only waited for the allocation
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """Initialise; then by turns eliminate arms and wait, or explore as allocated."""
+        n, num_arms = self.active.shape
+        if self.phase == 0 and down is None:
+            return Plan.explore_each(self.policy.first, n, num_arms)
+        if self.exploring:  # what comes down now are estimates
+            if down is not None:
+                self.active, self.best = self.eliminated(down)
+            self.phase += 1
+            self.exploring = False
+            return Plan.wait(n, num_arms)
+        self.exploring = True
+        explore = self._allocated(down)
+        if self.policy.pad:
+            return Plan(explore, self.best, self.policy.budget(self.phase) + num_arms)
+        return Plan(explore, self.best, max(int(explore.sum(axis=1).max()), 1))
+
+    def _allocated(self, down: Message | None) -> IntArray:
+        """(n, K) the pulls that the server allocates; none for agents that it does not answer."""
+        explore: IntArray = np.zeros(self.active.shape, dtype=np.int64)
+        if down is None:
+            return explore
+        if down.agents is None:
+            raise ProtocolError(f"message {down.kind!r}: expected rows for some agents, got a broadcast")
+        if len(down.agents) == len(explore):
+            return down["pulls"]
+        explore[np.isin(self.view.agents, down.agents)] = down["pulls"]
+        return explore
+
+    def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
+        """Lines 5 to 8: A_i^p (n, K), best arms (n,), by r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""
+        found: tuple[BoolArray, IntArray] = self.policy.arithmetic.eliminated(
+            self.view.psi, down["theta"], down["V"], self.scale, self.active, down.present["theta"], self.best
+        )
+        return found
+
+    def report(self, feedback: Feedback) -> Message | None:
+        """The active sets, or the estimates of the arms that were explored."""
+        if not self.exploring:
+            return Message("active", {"arms": _arms(*self.active.shape)}, self.view.agents, {"arms": self.active})
+        explored = feedback.explored > 0
+        speaking = np.logical_or.reduce(explored, axis=1)
+        speakers = np.count_nonzero(speaking)
+        if not speakers:
+            return None
+        means = feedback.explored_sums / np.maximum(feedback.explored, 1)
+        theta = self.policy.arithmetic.local_estimate(means, self.view.psi, self.squared_norms)
+        message = Message("estimates", {"theta": theta} | self.extras(), self.view.agents, {"theta": explored})
+        return message if speakers == len(speaking) else message.rows(speaking)
+
+    def extras(self) -> dict[str, FloatArray]:
+        """What else goes with the estimates; nothing here."""
+        return {}
+
+
+@lru_cache(maxsize=8)
+def _arms(num_agents: int, num_arms: int) -> IntArray:
+    """(n, K) the numbers of the arms for each agent, read-only; a message leaves out those that it doesn't name."""
+    return np.broadcast_to(np.arange(num_arms), (num_agents, num_arms))
+
+
+class PhasedServer(ServerSide):
+    """Algorithm 2. It knows an agent's direction e_{a,i} from the first estimate that the agent sends of the arm."""
+
+    def __init__(self, policy: PhasedElimination, constants: Constants):
+        self.policy, self.constants = policy, constants
+        shape = (constants.num_agents, constants.num_arms)
+        self.phase = 0
+        self.directions: FloatArray = np.zeros((*shape, constants.dim))
+        self.known: BoolArray = np.zeros(shape, dtype=bool)
+        self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
+        self.acquainted = False  # whether all directions are known
+        self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
+        self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
+
+    def answer(self, up: Message) -> Message | None:
+        """An allocation for active sets, aggregated estimates for estimates."""
+        if up.kind == "active":
+            return self._allocation(up)
+        return self._estimates(up)
+
+    def _rows(self, agents: IntArray | None) -> "IntArray | slice":
+        """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""
+        assert agents is not None
+        return slice(None) if len(agents) == len(self.known) else agents
+
+    def _allocation(self, up: Message) -> Message:
+        """Line 6: the design over the active sets, rounded up."""
+        self.phase += 1
+        active, rows = up.present["arms"], self._rows(up.agents)
+        pulls = self._designed(rows, active)
+        if len(pulls) < len(self.pulls):
+            self.pulls[:] = 0
+        self.pulls[rows] = pulls
+        return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
+
+    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
+        budget, directions = self.policy.budget(self.phase), self.directions[agents]
+        members = self._acquaintances(agents, active)
+        if self.policy.allocation == "uniform" or not self.known[agents][members].size:
+            return allocate(uniform(active), budget, directions)
+        wanted = active
+        if len(active) < len(self.known):
+            wanted = np.zeros(self.known.shape, dtype=bool)
+            wanted[agents] = active
+        if self.designed is None or np.count_nonzero(self.designed != wanted):
+            start = None if self.designed is None else self.pi[agents][members]
+            pi = g_optimal(
+                directions[members],
+                active[members],
+                gap=self.policy.gap,
+                start=start,
+                shared=self.shared,
+                compiled=self.policy.compiled,
+            ).pi
+            if len(pi) < len(active):
+                evenly = uniform(active)
+                evenly[members] = pi
+                pi = evenly
+            self.pi[agents] = pi
+            self.designed = wanted
+        return allocate(self.pi[agents], budget, directions)
+
+    def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
+        """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""
+        if self.acquainted:
+            return slice(None)
+        return np.flatnonzero((self.known[agents] | ~active).all(axis=1))
+
+    shared = False  # whether all arms share one theta
+
+    def _estimates(self, up: Message) -> Message:
+        """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
+        rows, present = self._rows(up.agents), up.present["theta"]
+        if not self.acquainted:
+            present = self._get_acquainted(rows, present, up)
+        weights = np.where(present, self.pulls[rows], 0.0)
+        theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
+        heard = self.heard(V)
+        return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
+
+    def _get_acquainted(self, rows: "IntArray | slice", present: BoolArray, up: Message) -> BoolArray:
+        """Learn new directions; returns which estimates can be used, because theirs are known."""
+        new = present & ~self.known[rows]
+        if new.any():
+            self.learn_directions(rows, new, up)
+            self.acquainted = bool(self.known.all())
+            self.designed = None
+        return present & self.known[rows]
+
+    def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
+        """Keep the directions of estimates that came for the first time."""
+        self.keep_directions(rows, new, unit_vectors(up["theta"]))
+
+    def keep_directions(self, rows: "IntArray | slice", new: BoolArray, directions: FloatArray) -> None:
+        """Know these directions (n, K, d) from now on where they are `new` (n, K)."""
+        self.directions[rows] = np.where(new[..., None], directions, self.directions[rows])
+        self.known[rows] |= new
+
+    def aggregated(
+        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """theta_a (K, d) and V_a (K, d, d)."""
+        found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
+        return found
+
+    def heard(self, V: FloatArray) -> BoolArray:
+        """(K,) the arms of A^p: those with any exploration behind them, whose V is not 0."""
+        return np.asarray(V.trace(axis1=1, axis2=2) > 0)

@@ -1,0 +1,1 @@
+"""The command `fedbandit`: one file for each command."""

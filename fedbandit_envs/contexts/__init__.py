@@ -1,0 +1,1 @@
+"""Context distributions mu_i and feature maps phi."""

@@ -1,0 +1,184 @@
+"""Context distributions mu_i, batched over agents: what an agent may know about its hidden context.
+
+Expected features psi and reward covariances are exact for a linear feature map and for distributions with finite
+support. For a Gaussian under any other map they come from the fixed rules of
+`fedbandit_envs.contexts.quadrature`, whose errors are stated there.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from gymnasium import spaces
+
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.validation import real_array
+
+_CHUNK = 2**20  # feature entries held at a time by the quadrature
+
+
+class ContextDistribution(ABC):
+    """One distribution per agent; row i is mu_i."""
+
+    @property
+    @abstractmethod
+    def num_agents(self) -> int:
+        """M."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """n, the length of a context."""
+
+    @abstractmethod
+    def rows(self, index: IntArray) -> Self:
+        """The distributions of these agents alone."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """One context per agent, (M, n)."""
+
+    @abstractmethod
+    def encode(self) -> dict[str, FloatArray]:
+        """mu as named arrays, each (M, ...): row i is the observation of agent i."""
+
+    @abstractmethod
+    def nodes(self) -> tuple[FloatArray, FloatArray]:
+        """Points (M, S, n) and weights (M, S) with which expectations under mu_i are computed."""
+
+    def space(self) -> spaces.Dict:
+        """The space of one agent's observation."""
+        return spaces.Dict(
+            {
+                name: spaces.Box(0.0 if name in ("std", "weights") else -np.inf, np.inf, rows.shape[1:], np.float64)
+                for name, rows in self.encode().items()
+            }
+        )
+
+    def expected_features(self, feature_map: FeatureMap) -> FloatArray:
+        """psi_{a,i} = E[phi(a, c)], (M, K, d)."""
+        check_fit(self, feature_map)
+        return self._averaged(lambda phi, weights: np.einsum("msad,ms->mad", phi, weights), feature_map)
+
+    def reward_covariance(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
+        """Cov_{c ~ mu_i}(theta_a^T phi(a, c), theta_b^T phi(b, c)), (M, K, K)."""
+        check_fit(self, feature_map)
+
+        def covariance(phi: FloatArray, weights: FloatArray) -> FloatArray:
+            rewards = np.einsum("msad,ad->msa", phi, theta)
+            deviation = rewards - np.einsum("msa,ms->ma", rewards, weights)[:, None]
+            return np.einsum("msa,msb,ms->mab", deviation, deviation, weights)
+
+        return self._averaged(covariance, feature_map)
+
+    def _averaged(self, average: Callable[[FloatArray, FloatArray], FloatArray], feature_map: FeatureMap) -> FloatArray:
+        """`average(phi, weights)` over the nodes, some agents at a time."""
+        first_points, _ = self.rows(np.arange(1)).nodes()
+        size = max(1, _CHUNK // (first_points.shape[1] * feature_map.num_arms * feature_map.dim))
+        parts = []
+        for start in range(0, self.num_agents, size):
+            points, weights = self.rows(np.arange(start, min(start + size, self.num_agents))).nodes()
+            parts.append(average(feature_map(points), weights))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class PointMass(ContextDistribution):
+    """The context is known exactly."""
+
+    points: FloatArray  # (M, n)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", real_array("points", self.points, ("agents", "context")))
+
+    @property
+    def num_agents(self) -> int:
+        """M."""
+        return self.points.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """n, the length of a context."""
+        return self.points.shape[1]
+
+    def rows(self, index: IntArray) -> "PointMass":
+        """The distributions of these agents alone."""
+        return PointMass(self.points[index])
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """The points themselves, (M, n)."""
+        return self.points.copy()
+
+    def encode(self) -> dict[str, FloatArray]:
+        """`context` (M, n)."""
+        return {"context": self.points}
+
+    def nodes(self) -> tuple[FloatArray, FloatArray]:
+        """One node per agent."""
+        return self.points[:, None], np.ones((self.num_agents, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Discrete(ContextDistribution):
+    """One of S contexts, with known weights."""
+
+    support: FloatArray  # (M, S, n)
+    weights: FloatArray  # (M, S)
+
+    def __post_init__(self) -> None:
+        support = real_array("support", self.support, ("agents", "points", "context"))
+        weights = real_array("weights", self.weights, support.shape[:2])
+        sums = weights.sum(axis=1)
+        if (weights < 0).any() or (np.abs(sums - 1) > 1e-9).any():
+            raise ValueError(
+                "weights: expected non-negative rows that sum to 1, got "
+                f"a smallest weight of {weights.min():g} and sums from {sums.min():g} to {sums.max():g}; "
+                "divide each row by its sum"
+            )
+        object.__setattr__(self, "support", support)
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def num_agents(self) -> int:
+        """M."""
+        return self.support.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """n, the length of a context."""
+        return self.support.shape[2]
+
+    def rows(self, index: IntArray) -> "Discrete":
+        """The distributions of these agents alone."""
+        return Discrete(self.support[index], self.weights[index])
+
+    def choose(self, uniforms: FloatArray) -> IntArray:
+        """The support point that each of the uniforms (M, ...) selects; never one of weight 0."""
+        cumulative = self.weights.cumsum(axis=1)
+        cumulative = (cumulative / cumulative[:, -1:])[:, :-1]
+        return (uniforms[..., None] >= cumulative.reshape(len(cumulative), *[1] * (uniforms.ndim - 1), -1)).sum(axis=-1)
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """One point of the support per agent, (M, n)."""
+        chosen = self.choose(rng.random(self.num_agents))
+        return self.support[np.arange(self.num_agents), chosen]
+
+    def encode(self) -> dict[str, FloatArray]:
+        """`support` (M, S, n) and `weights` (M, S)."""
+        return {"support": self.support, "weights": self.weights}
+
+    def nodes(self) -> tuple[FloatArray, FloatArray]:
+        """The support itself."""
+        return self.support, self.weights
+
+
+def check_fit(distribution: ContextDistribution, feature_map: FeatureMap) -> None:
+    """Refuse a feature map that takes contexts of another length."""
+    if distribution.dim != feature_map.context_dim:
+        raise ValueError(
+            f"feature_map: expected contexts of length {feature_map.context_dim}, got a distribution over contexts of "
+            f"length {distribution.dim}; Table takes K * d numbers, Identity takes d"
+        )

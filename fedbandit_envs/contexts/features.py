@@ -1,0 +1,126 @@
+"""Feature maps phi(a, c): from a context to one feature vector per arm."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.validation import whole_number
+
+
+@runtime_checkable
+class FeatureMap(Protocol):
+    """phi, for all arms at once: contexts (..., n) to features (..., K, d)."""
+
+    @property
+    def num_arms(self) -> int:
+        """K."""
+
+    @property
+    def dim(self) -> int:
+        """d."""
+
+    @property
+    def context_dim(self) -> int:
+        """n, the length of a context."""
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        """Features (..., K, d) of contexts (..., n)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The context is the table of features itself, row by row: n = K d."""
+
+    num_arms: int
+    dim: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+
+    @property
+    def context_dim(self) -> int:
+        """n = K d."""
+        return self.num_arms * self.dim
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        """Features (..., K, d) of contexts (..., K d)."""
+        return contexts.reshape(*contexts.shape[:-1], self.num_arms, self.dim)
+
+    def reward_matrix(self, theta: FloatArray) -> FloatArray:
+        """The (K, n) matrix that takes a context to the K mean rewards."""
+        matrix = np.zeros((self.num_arms, self.num_arms, self.dim))
+        matrix[np.arange(self.num_arms), np.arange(self.num_arms)] = theta
+        return matrix.reshape(self.num_arms, self.context_dim)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The context is the feature vector of every arm: phi(a, c) = c, n = d."""
+
+    num_arms: int
+    dim: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+
+    @property
+    def context_dim(self) -> int:
+        """n = d."""
+        return self.dim
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        """Features (..., K, d) of contexts (..., d)."""
+        return np.repeat(contexts[..., None, :], self.num_arms, axis=-2)
+
+    def reward_matrix(self, theta: FloatArray) -> FloatArray:
+        """The (K, n) matrix that takes a context to the K mean rewards."""
+        return theta
+
+
+LINEAR_MAPS = (Table, Identity)
+
+
+@dataclass(frozen=True)
+class FeatureFunction:
+    """A map of the user's own: `function` takes contexts (N, n) and returns features (N, K, d)."""
+
+    function: Callable[[FloatArray], FloatArray]
+    num_arms: int
+    dim: int
+    context_dim: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+        whole_number("context_dim", self.context_dim, at_least=1)
+        if not callable(self.function):
+            raise ValueError(
+                f"function: expected one that takes contexts (N, n) to features (N, K, d), got {self.function!r}; pass "
+                "a function or any other callable"
+            )
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        """Features (..., K, d) of contexts (..., n)."""
+        flat = contexts.reshape(-1, self.context_dim)
+        features = np.asarray(self.function(flat))
+        expected = (len(flat), self.num_arms, self.dim)
+        if features.dtype.kind not in "biuf":
+            raise ValueError(
+                f"feature_map: expected real features, got {features.dtype}; return floats of shape {expected}"
+            )
+        if features.shape != expected:
+            raise ValueError(
+                f"feature_map: expected features of shape {expected} = (contexts, num_arms, dim) for contexts of shape "
+                f"{flat.shape}, got {features.shape}; the function takes all contexts at once"
+            )
+        if not np.isfinite(features).all():
+            raise ValueError("feature_map: expected finite features, got NaN or infinity; check the function")
+        features = np.array(features, dtype=np.float64, order="C")  # the order decides how later sums are rounded
+        return features.reshape(*contexts.shape[:-1], self.num_arms, self.dim)
+
+
+def _check_sizes(feature_map: FeatureMap) -> None:
+    whole_number("num_arms", feature_map.num_arms, at_least=1)
+    whole_number("dim", feature_map.dim, at_least=1)

@@ -1,0 +1,154 @@
+"""Normal context distributions, exact for linear feature maps and by quadrature for all others."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
+from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
+from fedbandit_envs.contexts.quadrature import standard_normal_rule
+from fedbandit_envs.validation import real_array, real_numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(ContextDistribution):
+    """A normal distribution: give `std` (independent coordinates) or a full `covariance`.
+
+    Example: `Gaussian(means, std=0.05)`, `Gaussian(means, covariance=shared)` with shared (n, n), or one (M, n, n).
+    """
+
+    mean: FloatArray  # (M, n)
+    std: FloatArray | float | None = None  # a number, (n,), (M, 1) or (M, n); kept as (1 or M, n)
+    covariance: FloatArray | None = None  # (n, n) or (M, n, n); kept as (1 or M, n, n)
+
+    def __post_init__(self) -> None:
+        mean = real_array("mean", self.mean, ("agents", "context"))
+        object.__setattr__(self, "mean", mean)
+        if (self.std is None) == (self.covariance is None):
+            came = "neither" if self.std is None else "both"
+            raise ValueError(f"Gaussian: expected either std or covariance, got {came}; pass exactly one of them")
+        if self.std is not None:
+            object.__setattr__(self, "std", _checked_std(self.std, mean.shape))
+        else:
+            object.__setattr__(self, "covariance", _checked_covariance(self.covariance, mean.shape))
+
+    @property
+    def num_agents(self) -> int:
+        """M."""
+        return self.mean.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """n, the length of a context."""
+        return self.mean.shape[1]
+
+    def rows(self, index: IntArray) -> "Gaussian":
+        """The distributions of these agents alone."""
+
+        def own(spread: FloatArray | None) -> FloatArray | None:
+            return spread if spread is None or len(spread) == 1 else spread[index]
+
+        return _unchecked_gaussian(self.mean[index], own(self._std), own(self.covariance))
+
+    @property
+    def _std(self) -> FloatArray | None:
+        return self.std  # type: ignore[return-value]
+
+    def from_normals(self, normals: FloatArray) -> FloatArray:
+        """Contexts (M, S, n) from standard normals (M, S, n)."""
+        if self._std is not None:
+            return self.mean[:, None] + self._std[:, None] * normals
+        return self.mean[:, None] + np.einsum("msj,mij->msi", normals, np.broadcast_to(self._root, self._full()))
+
+    def _full(self) -> tuple[int, int, int]:
+        return (self.num_agents, self.dim, self.dim)
+
+    @cached_property
+    def _root(self) -> FloatArray:
+        """A with A A^T = covariance, (1 or M, n, n); by eigenvalues, since the covariance may be singular."""
+        assert self.covariance is not None  # asked for only where there is no std
+        values, vectors = np.linalg.eigh(self.covariance)
+        rounding = self.dim * np.finfo(np.float64).eps * values[:, -1:]  # below it, an eigenvalue is 0
+        return vectors * np.sqrt(np.where(values > rounding, values, 0))[:, None, :]
+
+    def sample(self, rng: np.random.Generator) -> FloatArray:
+        """One context per agent, (M, n)."""
+        return self.from_normals(rng.standard_normal((self.num_agents, 1, self.dim)))[:, 0]
+
+    def encode(self) -> dict[str, FloatArray]:
+        """`mean` (M, n), and `std` (M, n) or `covariance` (M, n, n)."""
+        if self._std is not None:
+            return {"mean": self.mean, "std": np.broadcast_to(self._std, self.mean.shape)}
+        assert self.covariance is not None  # one of the two is always there
+        return {"mean": self.mean, "covariance": np.broadcast_to(self.covariance, self._full())}
+
+    def nodes(self) -> tuple[FloatArray, FloatArray]:
+        """Those of `fedbandit_envs.contexts.quadrature`."""
+        points, weights = standard_normal_rule(self.dim)
+        spread = np.broadcast_to(points, (self.num_agents, *points.shape))
+        return self.from_normals(spread), np.broadcast_to(weights, (self.num_agents, len(weights)))
+
+    def expected_features(self, feature_map: FeatureMap) -> FloatArray:
+        """psi_{a,i} = E[phi(a, c)], (M, K, d); exact for a linear map."""
+        check_fit(self, feature_map)
+        if isinstance(feature_map, LINEAR_MAPS):
+            return feature_map(self.mean)
+        return super().expected_features(feature_map)
+
+    def reward_covariance(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
+        """Cov_{c ~ mu_i}(theta_a^T phi(a, c), theta_b^T phi(b, c)), (M, K, K); exact for a linear map."""
+        if not isinstance(feature_map, LINEAR_MAPS):
+            return super().reward_covariance(feature_map, theta)
+        check_fit(self, feature_map)
+        matrix = feature_map.reward_matrix(theta)
+        if self._std is not None:
+            covariance = (matrix * self._std[:, None] ** 2) @ matrix.T
+        else:
+            assert self.covariance is not None  # one of the two is always there
+            covariance = matrix @ self.covariance @ matrix.T
+        return np.broadcast_to(covariance, (self.num_agents, *covariance.shape[1:]))
+
+
+def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: FloatArray | None) -> Gaussian:
+    """Rows of a checked Gaussian need no second eigenvalue decomposition."""
+    part = object.__new__(Gaussian)
+    for name, value in (("mean", mean), ("std", std), ("covariance", covariance)):
+        object.__setattr__(part, name, value)
+    return part
+
+
+def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
+    agents, n = shape
+    expected = f"a number, (n,), (1, n), (M, 1) or (M, n) for M, n = {shape}"
+    array = real_numbers("std", std, f"of shape {expected}")
+    allowed: list[tuple[int, ...]] = [(), (1,), (n,), (agents, 1), (1, n), (agents, n)]
+    if array.shape not in allowed:
+        raise ValueError(f"std: expected {expected}, got shape {array.shape}; use covariance= for full matrices")
+    array = real_array("std", array, array.shape)
+    if (array < 0).any():
+        raise ValueError(f"std: expected numbers of at least 0, got {array.min():g}; it is a standard deviation")
+    return np.broadcast_to(array, (len(array) if array.ndim == 2 else 1, n))
+
+
+def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
+    agents, n = shape
+    array = real_numbers("covariance", covariance, "of shape (n, n) or (M, n, n)")  # type: ignore[arg-type]
+    shared = array.shape == (1, n, n)  # as it is kept
+    expected = (n, n) if array.ndim == 2 else (1 if shared else agents, n, n)
+    array = real_array("covariance", array, expected).reshape(-1, n, n)
+    scale = np.abs(array).max(axis=(1, 2))  # of each matrix: a large one must not excuse another's faults
+    asymmetry = np.abs(array - array.transpose(0, 2, 1)).max(axis=(1, 2))
+    if (asymmetry > 1e-9 * scale).any():
+        raise ValueError(
+            f"covariance: expected symmetric matrices, got entries that differ from their mirror by "
+            f"{asymmetry.max():g}; use (C + C.T) / 2"
+        )
+    smallest = np.linalg.eigvalsh(array)[:, 0]
+    if (smallest < -1e-9 * scale).any():
+        raise ValueError(
+            f"covariance: expected positive semi-definite matrices, got an eigenvalue of {smallest.min():g}; "
+            "a covariance has none below 0"
+        )
+    return array

@@ -1,0 +1,241 @@
+"""Gymnasium views of the environments: all agents as one, one agent alone, or the agents as rows of a vector.
+
+gymnasium.make("fedbandit_envs:fedbandit/Synthetic-v0")
+gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", agent=3)
+gymnasium.make_vec("fedbandit_envs:fedbandit/Synthetic-Agent-v0", num_envs=100)
+
+With the same seed and the same actions each gives the rewards of the PettingZoo environment. All take its keywords and
+two more, `observation` and `record_regret`, which do here what the wrappers of `fedbandit_envs.envs.wrappers` do there.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
+from fedbandit_envs.envs.episode import episode_regret
+from fedbandit_envs.envs.registration import split_keywords
+from fedbandit_envs.protocol.observations import (
+    Rows,
+    features_space,
+    flat_features,
+    joined,
+    pull_statistics,
+    statistics_space,
+)
+from fedbandit_envs.seeding import checked_seed
+from fedbandit_envs.validation import one_of, whole_number
+
+OBSERVATIONS = ("features", "distribution", "statistics")
+Observation = Rows | dict[str, FloatArray]
+Info = dict[str, Any]
+
+
+class _View(EpisodicBandit):
+    """What the views share.
+
+    Args:
+        problem: the name of the problem, for example "Synthetic".
+        rows: the numbers of the agents that are looked at; None: all.
+        observation: "features" (a flat Box of psi), "distribution" (mu_i as a Dict of Boxes) or "statistics" (psi and
+            what the agent remembers of its episode, `observations.pull_statistics`, in one flat Box).
+        record_regret: put the `episode_regret` of each kind in the last info of an episode.
+        keywords: those of the problem and of the environment.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 - see Gymnasium's
+    _keywords: ClassVar[tuple[str, ...]] = ("observation", "record_regret")  # beside the environment's
+
+    def __init__(
+        self,
+        problem: str,
+        rows: IntArray | None = None,
+        *,
+        observation: str = "features",
+        record_regret: bool = False,
+        **keywords: Any,
+    ):
+        generator, rest = split_keywords(problem, keywords, self._keywords)
+        if rows is not None and generator.num_agents is not None and rows.max() >= generator.num_agents:
+            raise ValueError(
+                f"agent: expected a number from 0 to {generator.num_agents - 1}, got {rows.max()}; choose another or "
+                "raise num_agents"
+            )
+        self.observation = one_of("observation", observation, OBSERVATIONS)
+        self.record_regret = record_regret
+        super().__init__(generator, rows=rows, **rest)
+        if record_regret or observation == "statistics":
+            self.remember()
+
+    def _agent_space(self) -> spaces.Box | spaces.Dict:
+        """The space of one agent's observation."""
+        if self.observation == "distribution":
+            return self._prototype.observed(self.observe)[0].space()
+        features = features_space(self.num_arms, self.dim)
+        if self.observation == "features":
+            return features
+        return joined(features, statistics_space(self.num_arms))
+
+    def _restart(self, seed: int | None) -> None:
+        super()._restart(seed)
+        self._features = flat_features(self.instance.observed(self.observe)[1])
+        self._mu = self.instance.observed(self.observe)[0].encode()
+
+    def _observations(self) -> Observation:
+        """Those of all agents, in new arrays whose first axis is the agents'."""
+        if self.observation == "distribution":
+            return {name: rows.copy() for name, rows in self._mu.items()}
+        if self.observation == "features":
+            return self._features.copy()
+        statistics = pull_statistics(self.tally.pulls, self.tally.sums, self.max_cycles)
+        return np.concatenate([self._features, statistics], axis=1)
+
+    def _regret(self) -> dict[str, FloatArray] | None:
+        """(n,) the regret of each agent by kind, when the episode is over and if it was asked for."""
+        return episode_regret(self.instance, self.tally.pulls) if self.over and self.record_regret else None
+
+
+class _SingleView(_View, gymnasium.Env[Any, Any]):
+    """A view that is a plain Gymnasium environment."""
+
+    @abstractmethod
+    def _observed(self) -> Observation:
+        """The observation."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
+        """A new instance: of the given seed, or the next one."""
+        self._restart(seed)
+        gymnasium.Env.reset(self, seed=seed)  # for those who look at env.np_random: nothing here draws from it
+        return self._observed(), {}
+
+
+class JointView(_SingleView):
+    """All agents as one: it chooses an arm for each and is paid the sum.
+
+    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of the last info's
+    `episode_regret`, have an axis for the agents.
+    """
+
+    def __init__(self, problem: str, **keywords: Any):
+        super().__init__(problem, **keywords)
+        agents = self._prototype.num_agents
+        one = self._agent_space()
+        self.observation_space = joined(*[one] * agents) if isinstance(one, spaces.Box) else batch_space(one, agents)
+        self.action_space = spaces.MultiDiscrete([self.num_arms] * agents)
+
+    def _observed(self) -> Observation:
+        rows = self._observations()
+        return rows if isinstance(rows, dict) else rows.reshape(-1)
+
+    def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
+        """One pull per agent."""
+        rewards = self._play(self._running(), self._checked_arms(action))
+        regret = self._regret()
+        info = {} if regret is None else {"episode_regret": regret}
+        return self._observed(), float(rewards.sum()), False, self.over, info
+
+
+class OneAgentView(_SingleView):
+    """One agent alone: it sees, and is paid, exactly what agent number `agent` of the whole is."""
+
+    _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "agent")
+
+    def __init__(self, problem: str, *, agent: int = 0, **keywords: Any):
+        self.agent = whole_number("agent", agent, at_least=0)
+        super().__init__(problem, np.array([self.agent]), **keywords)
+        self.observation_space = self._agent_space()
+        self.action_space = spaces.Discrete(self.num_arms)
+
+    def _observed(self) -> Observation:
+        rows = self._observations()
+        return {name: row[0] for name, row in rows.items()} if isinstance(rows, dict) else rows[0]
+
+    def step(self, action: int) -> tuple[Observation, float, bool, bool, Info]:
+        """One pull."""
+        (reward,) = self._play(self._running(), self._checked_arms([action])).tolist()
+        regret = self._regret()
+        info = {} if regret is None else {"episode_regret": {kind: float(row[0]) for kind, row in regret.items()}}
+        return self._observed(), reward, False, self.over, info
+
+
+class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
+    """The agents as the rows of a vector environment, in array code: `num_envs` is the number of agents.
+
+    With `num_envs=1`, make_vec's default, it is that of `num_agents` or of Linear's arrays where they are given. All
+    rows end together, and the step after that starts the next episode. They share one problem and so its seed: of a
+    list of seeds, one per row, the first is taken, since Gymnasium's list for a seed s is [s, s + 1, ...].
+    """
+
+    metadata = {**_View.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium declares it
+    _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "num_envs")
+
+    def __init__(self, problem: str, *, num_envs: int = 1, **keywords: Any):
+        whole_number("num_envs", num_envs, at_least=1)
+        if "num_agents" not in keywords and not (num_envs == 1 and keywords.get("theta") is not None):
+            keywords["num_agents"] = num_envs
+        super().__init__(problem, **keywords)
+        self.num_envs = self._prototype.num_agents
+        if num_envs not in (1, self.num_envs):
+            raise ValueError(
+                f"num_envs: expected {self.num_envs}, the number of agents, got {num_envs}; leave out one of the two"
+            )
+        self.single_observation_space = self._agent_space()
+        self.single_action_space = spaces.Discrete(self.num_arms)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, Info]:
+        """A new instance: of the given seed, or the next one."""
+        first = self._one_seed(seed)
+        if options and "reset_mask" in options and not np.all(options["reset_mask"]):
+            raise ValueError(
+                f"reset_mask: expected all rows, got {options['reset_mask']!r}; the agents share one problem, so they "
+                "can only start again together"
+            )
+        self._restart(first)
+        VectorEnv.reset(self, seed=first)
+        return self._observations(), {}
+
+    def _one_seed(self, seed: int | Sequence[int | None] | None) -> int | None:
+        if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
+            return checked_seed(seed)
+        if len(seed) != self.num_envs:
+            raise ValueError(f"seed: expected one or a list of {self.num_envs}, got a list of {len(seed)}; pass one")
+        first, *_ = map(checked_seed, seed)
+        return first
+
+    def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
+        """One pull per agent, or a new episode if the last one is over."""
+        episode, arms = self.episode, self._checked_arms(actions)
+        if self.over:
+            self._restart(None)
+            rewards = np.zeros(self.num_envs)
+        else:
+            rewards = self._play(episode, arms)
+        going, over = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
+        over[:] = self.over
+        regret = self._regret()
+        info = {} if regret is None else {"episode_regret": regret, "_episode_regret": over.copy()}
+        return self._observations(), rewards, going, over, info
+
+    def render(self) -> tuple[Any, ...] | None:
+        """The same picture of all agents for each row: Gymnasium's recorders want one a row."""
+        frame = super().render()
+        return None if frame is None else (frame,) * self.num_envs
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the window, if there is one."""
+        VectorEnv.close(self, **kwargs)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the window, if there is one."""
+        EpisodicBandit.close(self)

@@ -1,0 +1,162 @@
+"""PettingZoo wrappers for learners and recorders; they stack, and leave the bulk path `pull` on.
+
+The Gymnasium views do the same by keyword: `observation="features"` or `"statistics"`, and `record_regret=True`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+from pettingzoo.utils import BaseParallelWrapper
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.episode import episode_regret
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.protocol.observations import (
+    features_space,
+    flat_features,
+    joined,
+    pull_statistics,
+    statistics_by_name,
+    statistics_space,
+)
+from fedbandit_envs.protocol.plans import Feedback, Plan
+
+Observations = dict[str, Any]  # by agent
+Infos = dict[str, dict[str, Any]]
+Outcome = tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], Infos]
+
+
+class _BanditWrapper(BaseParallelWrapper[str, Any, int]):
+    """A wrapper that looks at the bandit beneath it, however many other wrappers are between them."""
+
+    def __init__(self, env: ParallelEnv[str, Any, int]):
+        super().__init__(env)
+        bandit = env.unwrapped
+        if not isinstance(bandit, HiddenContextBandit):
+            raise ValueError(
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; fb.make() makes one"
+            )
+        self.bandit = bandit
+
+    def pull(self, plan: Plan) -> Feedback:
+        """A whole plan at once; nothing here needs to see its single steps."""
+        return self.env.pull(plan)
+
+
+class _ObservationWrapper(_BanditWrapper):
+    """A wrapper that changes what agents observe."""
+
+    def __init__(self, env: ParallelEnv[str, Any, int]):
+        super().__init__(env)
+        self._spaces: dict[str, spaces.Space[Any]] = {}
+
+    @abstractmethod
+    def _new_space(self, agent: str) -> spaces.Space[Any]:
+        """The space of one agent's observation."""
+
+    @abstractmethod
+    def _changed(self, observations: Observations) -> Observations:
+        """What is shown instead of `observations`, in new arrays."""
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        """The space of what agent `agent` is shown."""
+        if agent not in self._spaces:
+            self._spaces[agent] = self._new_space(agent)
+        return self._spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
+        """A new instance: of the given seed, or the next one."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return self._changed(observations), infos
+
+    def step(self, actions: Mapping[str, int]) -> Outcome:
+        """One pull per agent."""
+        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        return self._changed(observations), rewards, terminations, truncations, infos
+
+
+class ExpectedFeatures(_ObservationWrapper):
+    """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i."""
+
+    def __init__(self, env: ParallelEnv[str, Any, int]):
+        super().__init__(env)
+        first = self.bandit.possible_agents[0]
+        shown = env.observation_space(first)
+        if shown != self.bandit.observation_space(first):
+            raise ValueError(
+                f"env: expected one that shows the distributions mu_i, got observations in {shown}; "
+                "put ExpectedFeatures beneath the wrapper that changes them"
+            )
+
+    def _new_space(self, agent: str) -> spaces.Box:
+        return features_space(self.bandit.num_arms, self.bandit.dim)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
+        """A new instance: of the given seed, or the next one."""
+        _, infos = self.env.reset(seed=seed, options=options)
+        self._features = flat_features(self.bandit.instance.observed(self.bandit.observe)[1])
+        return self._changed({}), infos
+
+    def _changed(self, observations: Observations) -> Observations:
+        return dict(zip(self.bandit.possible_agents, self._features.copy(), strict=True))
+
+
+class PullStatistics(_ObservationWrapper):
+    """Adds what the agent remembers of its episode: without it a policy without memory can't learn which arm is best.
+
+    A Dict gets `pulls` (K,), `rewards` (K,) and `time` (1,), the parts of `observations.pull_statistics` by name; to a
+    flat Box, as of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
+    """
+
+    def __init__(self, env: ParallelEnv[str, Any, int]):
+        super().__init__(env)
+        space = env.observation_space(self.bandit.possible_agents[0])
+        if not isinstance(space, spaces.Dict) and not (isinstance(space, spaces.Box) and len(space.shape) == 1):
+            raise ValueError(f"env: expected observations in a Dict or a flat Box, got {space}; flatten them first")
+        self.bandit.remember()
+
+    def _new_space(self, agent: str) -> spaces.Space[Any]:
+        known, added = self.env.observation_space(agent), statistics_space(self.bandit.num_arms)
+        if isinstance(known, spaces.Box):
+            return joined(known, added)
+        low, high = statistics_by_name(added.low), statistics_by_name(added.high)
+        boxes = {name: spaces.Box(low[name], high[name], dtype=np.float32) for name in low}
+        return spaces.Dict({**known.spaces, **boxes})
+
+    def _changed(self, observations: Observations) -> Observations:
+        tally = self.bandit.tally
+        rows = pull_statistics(tally.pulls, tally.sums, self.bandit.max_cycles)
+        pairs = zip(self.bandit.possible_agents, rows, strict=True)
+        if isinstance(next(iter(observations.values())), dict):
+            return {agent: {**observations[agent], **statistics_by_name(row)} for agent, row in pairs}
+        return {agent: np.concatenate([observations[agent], row]) for agent, row in pairs}
+
+
+class RecordRegret(_BanditWrapper):
+    """Puts the regret of the episode in each agent's last info: `info["episode_regret"]`, by kind.
+
+    After `pull`, which has no infos, and at any other time `episode_regret()` tells it.
+    """
+
+    def __init__(self, env: ParallelEnv[str, Any, int]):
+        super().__init__(env)
+        self.bandit.remember()
+
+    def episode_regret(self) -> dict[str, FloatArray]:
+        """(M,) the regret of each agent so far, by kind: "regret", "distribution_regret", "paper_regret"."""
+        return episode_regret(self.bandit.instance, self.bandit.tally.pulls)
+
+    def step(self, actions: Mapping[str, int]) -> Outcome:
+        """One pull per agent."""
+        *outcome, infos = self.env.step(actions)
+        if self.bandit.over:
+            by_kind = {kind: regret.tolist() for kind, regret in self.episode_regret().items()}
+            infos = {
+                agent: {**infos[agent], "episode_regret": {kind: regret[number] for kind, regret in by_kind.items()}}
+                for number, agent in enumerate(self.bandit.possible_agents)
+            }
+        return (*outcome, infos)

@@ -1,0 +1,1 @@
+"""Experiments as data: trials, folders, results, statistics."""

@@ -1,0 +1,1 @@
+"""Where trials are computed: here, in worker processes, on Ray or on Dask."""

@@ -1,0 +1,205 @@
+"""Who computes the trials. One seam: `submit(fn, *args) -> Future`; what comes back does not depend on who computed."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
+from fedbandit_envs.validation import one_of, whole_number
+
+_ATTEMPTS = 3  # of a task whose worker dies, before the task itself is blamed
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class WorkerLost(RuntimeError):
+    """The process that computed a task died, every time it was tried."""
+
+
+class Executor(Protocol):
+    """A context manager that computes functions; a lost worker shows as `BrokenExecutor` in the future."""
+
+    workers: int
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Start `fn(*args)`; after a broken future, the next call starts new workers."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the workers: after their tasks, or at once when there is an error."""
+
+
+class Serial:
+    """Computes in this process, one after the other."""
+
+    workers = 1
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Compute now."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Processes:
+    """Computes in worker processes of this machine, with one thread each for linear algebra.
+
+    Workers are fresh interpreters ("spawn"): nothing of this process leaks into results, and there is no forking of
+    threads. They ignore Ctrl-C, which is for this process to handle, and end when this process does.
+    """
+
+    def __init__(self, workers: int | None = None):
+        self.workers = processors() if workers is None else whole_number("workers", workers, at_least=1)
+        self._pool: Any = None
+        self._environment: dict[str, str | None] = {}
+
+    def __enter__(self) -> Self:
+        # Workers inherit these at their start; this process read them when it imported numpy.
+        self._environment = {name: os.environ.get(name) for name in ONE_THREAD}
+        os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+        try:
+            self._start()
+            self._pool.submit(os.getpid).result()
+        except BrokenExecutor as error:
+            self.__exit__(type(error), error, None)
+            raise RuntimeError(
+                "worker processes could not start; in a script, call this under `if __name__ == '__main__':`, or use "
+                "executor='serial'"
+            ) from error
+        return self
+
+    def _start(self) -> None:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        self._pool = ProcessPoolExecutor(
+            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(registered_policies(),)
+        )
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Hand it to a worker."""
+        try:
+            return self._pool.submit(fn, *args)
+        except BrokenExecutor:
+            self._pool.shutdown(wait=False)
+            self._start()
+            return self._pool.submit(fn, *args)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        if kind is not None:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join()
+        for name, value in self._environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _start_worker(policies: Mapping[str, str]) -> None:
+    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know its policies."""
+    import signal
+    import threading
+    from multiprocessing import parent_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    know_policies(policies)
+
+
+def know_policies(policies: Mapping[str, str]) -> None:
+    """In a worker: register the policies that the process which started the run has registered."""
+    for name, policy in policies.items():
+        if name not in policy_names():  # a script that is imported again registers its own
+            register_policy(name, policy)
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_executor(name: str) -> Executor:
+    """ "serial", "processes" (one worker for each processor) or "processes:4", "ray[:address]", "dask[:address]"."""
+    kind, _, argument = name.partition(":")
+    one_of("executor", kind, ("serial", "processes", "ray", "dask"))
+    if kind in ("ray", "dask"):
+        from fedbandit_envs.experiments.executors.clusters import DaskCluster, RayCluster
+
+        return RayCluster(argument) if kind == "ray" else DaskCluster(argument)
+    if kind == "serial":
+        if argument:
+            raise ValueError(
+                f"executor: expected 'serial' without an argument, got {name!r}; leave out what follows it"
+            )
+        return Serial()
+    if argument and not argument.isdigit():
+        raise ValueError(f"executor: expected 'processes' or 'processes:N' with N workers, got {name!r}; 4 is an N")
+    return Processes(int(argument) if argument else None)
+
+
+def outcomes(
+    executor: Executor, fn: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Each task (the arguments of `fn`) with its result, or with the exception it raised, as they finish.
+
+    When a worker dies, nobody knows which of the tasks under way killed it: each of them is then tried alone, so that
+    the others are not blamed, and one that loses its worker again and again ends as `WorkerLost`.
+    """
+    waiting = deque(tasks)
+    most = 2 * executor.workers if executor.workers > 1 else 1  # a second task each, so that no worker waits for us
+    running: dict[Future[Any], tuple[Any, ...]] = {}
+    while waiting or running:
+        while waiting and len(running) < most:
+            task = waiting.popleft()
+            running[executor.submit(fn, *task)] = task
+        finished, _ = wait(running, return_when=FIRST_COMPLETED)
+        if any(map(_lost, finished)):
+            finished, _ = wait(running)  # all of them end: their workers are gone
+        suspects = []
+        for future in finished:
+            task = running.pop(future)
+            if _lost(future):
+                suspects.append(task)
+            else:
+                yield task, future.exception() or future.result()
+        for task in suspects:
+            yield task, _alone(executor, fn, task)
+
+
+def _lost(future: Future[Any]) -> bool:
+    return isinstance(future.exception(), BrokenExecutor)
+
+
+def _alone(executor: Executor, fn: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+    """The outcome of a task that runs with nothing else under way."""
+    for _ in range(_ATTEMPTS - 1):
+        future = executor.submit(fn, *task)
+        if not _lost(future):
+            return future.exception() or future.result()
+    return WorkerLost(f"the worker process died in each of {_ATTEMPTS} attempts (killed, out of memory, or crashed)")

@@ -1,0 +1,272 @@
+"""An experiment is data: an environment, policies, trials and a seed, readable and writable as TOML or JSON."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.envs.ids import environment_ids
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.registration import PROBLEMS, make
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.registry import make_policy, policy_parameters
+from fedbandit_envs.rounds.faults import Faults
+from fedbandit_envs.seeding import derived_seed
+from fedbandit_envs.validation import nearest, one_of, whole_number
+
+_CHOSEN_BY_RUN = ("observe", "render_mode")
+
+
+class ExperimentError(ValueError):
+    """An experiment that can't be read or run as it is written."""
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """A policy by name, its parameters, and what to call it in tables and figures."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", _plain_table(f"parameters of {self.name}", self.parameters))
+        object.__setattr__(self, "label", self.label or self._default_label())
+
+    def _default_label(self) -> str:
+        changed = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.name} ({changed})" if changed else self.name
+
+    @classmethod
+    def of(cls, value: "str | Mapping[str, Any] | PolicySpec") -> "PolicySpec":
+        """From a name, a table with name, parameters and label, or a spec."""
+        if isinstance(value, PolicySpec):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        if not isinstance(value, Mapping) or "name" not in value:
+            raise ExperimentError(
+                f"policies: expected names, or tables with a name, got {value!r}; "
+                "use {'name': 'Fed-PECD', 'parameters': {'delta': 0.1}}"
+            )
+        _check_keys("policies", value, ("name", "parameters", "label"))
+        return cls(**value)
+
+    def make(self) -> Policy:
+        """The policy itself."""
+        return make_policy(self.name, **self.parameters)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Policies that meet the same instances: trial k draws all its random numbers from (seed, k).
+
+    Example: `Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], {"num_agents": 100, "max_cycles": 2**17})`.
+
+    What agents are shown (`observe`) is no argument here: each policy gets what it `observes`.
+    """
+
+    environment: str
+    policies: Sequence[PolicySpec]  # also names, or tables with name, parameters and label
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the environment
+    trials: int = 10
+    seed: int = 0
+    audited: int = 0  # of so many trials the runs are also checked against theory, which takes longer
+    dropout: float = 0.0  # probability that an agent's report to the server is lost, in each round
+
+    def __post_init__(self) -> None:
+        if isinstance(self.policies, (str, Mapping)) or not self.policies:
+            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use [{'...'!r}]")
+        specs = tuple(PolicySpec.of(value) for value in self.policies)
+        labels = [spec.label for spec in specs]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ExperimentError(
+                    f"policies: expected different labels, got {label!r} {labels.count(label)} times; set label"
+                )
+        object.__setattr__(self, "policies", specs)
+        object.__setattr__(self, "arguments", _plain_table("arguments", self.arguments))
+        whole_number("trials", self.trials, at_least=1)
+        whole_number("seed", self.seed, at_least=0)
+        whole_number("audited", self.audited, at_least=0)
+        object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
+        for name in self.arguments:
+            if name in _CHOSEN_BY_RUN:
+                raise ExperimentError(
+                    f"arguments: expected no {name!r}, each policy is shown what it observes; drop it"
+                )
+
+    @property
+    def labels(self) -> list[str]:
+        """What the policies are called."""
+        return [spec.label for spec in self.policies]
+
+    def trial_seed(self, trial: int) -> int:
+        """The seed from which everything of a trial is drawn."""
+        return derived_seed(self.seed, trial)
+
+    def environment_for(self, policy: Policy) -> HiddenContextBandit:
+        """The environment that shows agents what `policy` observes."""
+        observe = "context" if policy.observes == "context" else "distribution"
+        return make(self.environment, **self.arguments, observe=observe)
+
+    def faults(self) -> Faults | None:
+        """The reports that are lost in each trial."""
+        return Faults(dropout=self.dropout) if self.dropout else None
+
+    def check(self) -> None:
+        """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
+        for spec in self.policies:
+            policy = spec.make()
+            policy.check_installed()
+            self.environment_for(policy)
+
+    def resolved(self) -> "Experiment":
+        """The same experiment with every default written out, so that it means the same under other defaults."""
+        one_of("environment", self.environment, environment_ids())
+        problem = PROBLEMS[self.environment.partition("/")[2].removesuffix("-v0")]
+        defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
+        specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
+        return replace(self, arguments={**defaults, **self.arguments}, policies=specs)
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides the numbers of a trial: everything but labels and the number of trials."""
+        told = self.resolved().table() | {"version": version("fedbandit-envs")}
+        del told["trials"]
+        for policy in told["policies"]:
+            del policy["label"]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def with_argument(self, name: str, value: Any) -> "Experiment":
+        """The experiment with another value of one argument of the environment, or another "dropout"."""
+        if name == "dropout":
+            return replace(self, dropout=value)
+        return replace(self, arguments={**self.arguments, name: value})
+
+    def argument(self, name: str) -> Any:
+        """The value that `with_argument` sets."""
+        return self.dropout if name == "dropout" else self.arguments[name]
+
+    def table(self) -> dict[str, Any]:
+        """The experiment as plain data."""
+        policies = [{"name": s.name, "label": s.label, "parameters": dict(s.parameters)} for s in self.policies]
+        return {
+            "environment": self.environment,
+            "trials": self.trials,
+            "seed": self.seed,
+            "audited": self.audited,
+            "dropout": self.dropout,
+            "arguments": dict(self.arguments),
+            "policies": policies,
+        }
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], source: str = "experiment") -> "Experiment":
+        """The experiment of plain data; `source` names it in errors."""
+        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout"))
+        for name in ("environment", "policies"):
+            if name not in table:
+                raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")
+        return cls(**table)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Experiment":
+        """From a .toml or .json file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ExperimentError(
+                f"{path}: expected a readable experiment file, got {reason}; check the path"
+            ) from error
+        return cls.from_table(_parsed(text, path), str(path))
+
+    def text(self, suffix: str = ".toml") -> str:
+        """The experiment as the text of a .toml or .json file."""
+        if suffix == ".json":
+            return json.dumps(self.table(), indent=2) + "\n"
+        if suffix == ".toml":
+            return _toml(self.table())
+        raise ExperimentError(f"experiment file: expected a name that ends in .toml or .json, got {suffix!r}")
+
+    def write(self, path: str | Path) -> None:
+        """To a .toml or .json file."""
+        path = Path(path)
+        path.write_text(self.text(path.suffix), encoding="utf-8")
+
+
+def _parsed(text: str, path: Path) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:  # both decoders' errors are ValueErrors
+        raise ExperimentError(f"{path}: expected {path.suffix.lstrip('.').upper() or 'TOML'}, got {error}") from error
+    if not isinstance(table, dict):
+        raise ExperimentError(f"{path}: expected a table of settings, got {type(table).__name__}")
+    return table
+
+
+def _check_keys(source: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise ExperimentError(f"{source}: expected keys among {', '.join(known)}, got {key!r}{nearest(key, known)}")
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: plain(p.name, p.default) for p in parameters if p.default is not None and p.default is not p.empty}
+
+
+def _parameters(policy: Policy) -> dict[str, Any]:
+    values = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
+    return {name: plain(name, value) for name, value in values.items() if value is not None}
+
+
+def _plain_table(name: str, table: Any) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
+        raise ExperimentError(f"{name}: expected a table of names and values, got {table!r}")
+    return {str(key): plain(f"{name}, {key}", value) for key, value in table.items()}
+
+
+def plain(name: str, value: Any) -> Any:
+    """`value` as numbers, strings, booleans and lists of them: what TOML and JSON can hold."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(name, item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        raise ExperimentError(f"{name}: expected a finite number, got {value}")
+    if not isinstance(value, (bool, int, float, str)):
+        raise ExperimentError(
+            f"{name}: expected numbers, strings, booleans or lists of them, got {type(value).__name__}; an experiment "
+            "is plain data, so play other objects with fb.play"
+        )
+    return value
+
+
+def _toml(table: Mapping[str, Any], path: str = "") -> str:
+    """Plain data as TOML: values first, then tables, then lists of tables."""
+    lines, below = [], []
+    for key, value in table.items():
+        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml_value(key)
+        inner = f"{path}.{name}" if path else name
+        if isinstance(value, Mapping):
+            below.append(f"\n[{inner}]\n{_toml(value, inner)}" if value else "")
+        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            below.extend(f"\n[[{inner}]]\n{_toml(item, inner)}" for item in value)
+        else:
+            lines.append(f"{name} = {_toml_value(value)}\n")
+    return "".join(lines + below)
+
+
+def _toml_value(value: Any) -> str:
+    # JSON writes plain values as TOML does, but for one character that TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

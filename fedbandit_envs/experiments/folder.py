@@ -1,0 +1,127 @@
+"""The folder of an experiment's results: its resolved TOML and one file per finished trial, whole or not there."""
+
+import os
+from pathlib import Path
+
+from fedbandit_envs import storage
+from fedbandit_envs.experiments.experiment import Experiment, ExperimentError
+from fedbandit_envs.experiments.trials import Record
+
+EXPERIMENT_FILE = "experiment.toml"
+_MOST_TOLD = 3  # settings that a refusal names
+
+
+class FolderError(RuntimeError):
+    """The folder can't be written, or holds something that is not this experiment's."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file of results that appears complete or not at all."""
+    try:
+        storage.write_whole(path, content)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those above it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(folder: Path, error: OSError) -> FolderError:
+    """The one way to say that nothing can be written."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return FolderError(
+        f"{folder}: expected a folder that can be written, got {reason!r}; make room or choose another folder, "
+        "then run again: finished trials are kept"
+    )
+
+
+class TrialFolder:
+    """Finished trials of one experiment on disk."""
+
+    def __init__(self, path: Path, experiment: Experiment, force: bool = False):
+        """Open or create; what is torn or of another experiment is refused, or with `force` removed."""
+        self.path = path
+        self._fingerprint = experiment.fingerprint()
+        make_folder(path)
+        self._check_experiment(experiment, force)
+        self.finished: dict[int, Record] = {}
+        for file in sorted(path.glob("trial_*.npz")):
+            self._take(file, force)
+        write_whole(path / EXPERIMENT_FILE, experiment.resolved().text().encode())
+
+    def _check_experiment(self, experiment: Experiment, force: bool) -> None:
+        file = self.path / EXPERIMENT_FILE
+        if force or not file.exists():
+            return
+        try:
+            there = Experiment.read(file)
+            same = there.fingerprint() == self._fingerprint
+        except ValueError as error:
+            raise self._refusal(file, f"one that can't be used ({error})") from error
+        if not same:
+            raise self._refusal(file, f"another experiment{_differences(there, experiment)}")
+
+    def _take(self, file: Path, force: bool) -> None:
+        try:
+            record = storage.load(file)
+            if record.get("fingerprint") != self._fingerprint or file != self.file(record.get("trial", -1)):
+                raise self._refusal(file, "one of another experiment")
+            self.finished[record["trial"]] = record
+        except (storage.StoredFileError, FolderError) as error:
+            if not force:
+                raise error if isinstance(error, FolderError) else self._refusal(file, "one that is torn") from error
+            file.unlink()
+
+    @staticmethod
+    def _refusal(file: Path, got: str) -> FolderError:
+        return FolderError(
+            f"{file}: expected a file of this experiment, got {got}; choose another folder, move the file away, or use "
+            "--force (force=True), which removes such files and computes their trials again"
+        )
+
+    def file(self, trial: int) -> Path:
+        """Where a trial is kept."""
+        return self.path / f"trial_{trial:06d}.npz"
+
+    def save(self, record: Record) -> None:
+        """Keep a finished trial."""
+        record = record | {"fingerprint": self._fingerprint}
+        try:
+            storage.save(self.file(record["trial"]), record)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self.finished[record["trial"]] = record
+
+
+def _differences(there: Experiment, here: Experiment) -> str:
+    """The settings in which two experiments differ, in words; nothing if that is only the version of the package."""
+    before, now = ([line for line in one.resolved().text().splitlines() if line] for one in (there, here))
+    gone = [line for line in before if line not in now and not line.startswith("trials")]
+    new = [line for line in now if line not in before and not line.startswith("trials")]
+    told = [f"{name} {', '.join(lines[:_MOST_TOLD])}" for name, lines in (("with", gone), ("without", new)) if lines]
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def read_folder(path: str | Path) -> tuple[Experiment, list[Record]]:
+    """The experiment of a folder and its finished trials, for reading only."""
+    path = Path(path)
+    if not (path / EXPERIMENT_FILE).is_file():
+        raise FolderError(f"{path}: expected a folder of results with {EXPERIMENT_FILE}, got none; run it first")
+    try:
+        experiment = Experiment.read(path / EXPERIMENT_FILE)
+        fingerprint = experiment.fingerprint()
+        records = [storage.load(file) for file in sorted(path.glob("trial_*.npz"))]
+    except (ExperimentError, storage.StoredFileError) as error:
+        raise FolderError(str(error)) from error
+    for record in records:
+        if record.get("fingerprint") != fingerprint:
+            raise FolderError(
+                f"{path}: expected trials of {EXPERIMENT_FILE}, got trial {record.get('trial')} of another experiment; "
+                "run it again with --force"
+            )
+    return experiment, [record for record in records if record["trial"] < experiment.trials]

@@ -1,0 +1,89 @@
+"""One trial of an experiment: every policy on the same instance, boiled down to a record of plain arrays."""
+
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.experiments.experiment import Experiment
+from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.rounds.history import History
+from fedbandit_envs.rounds.ledger import COUNTS
+from fedbandit_envs.rounds.loop import play
+
+Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
+CURVES = (
+    *(f"mean_{kind}" for kind in REGRETS),
+    *(f"worst_{kind}" for kind in REGRETS),
+    "active_arms",
+    "settled_share",
+    "wrong_share",
+    *COUNTS,
+)
+
+
+def play_trial(experiment: Experiment, trial: int) -> Record:
+    """Play trial number `trial`; the first `experiment.audited` trials are also checked against theory."""
+    seed = experiment.trial_seed(trial)
+    audit = trial < experiment.audited
+    policies: Record = {}
+    for place, spec in enumerate(experiment.policies):
+        policy = spec.make()
+        env = experiment.environment_for(policy)
+        try:
+            history = play(env, policy, seed=seed, record=audit, faults=experiment.faults())
+        except Exception as error:
+            error.add_note(f"while {spec.label} played")
+            raise
+        policies[str(place)] = summary(history) | ({"audit": audited(history)} if audit else {})
+    return {"trial": trial, "seed": str(seed), "policies": policies}
+
+
+def summary(history: History) -> Record:
+    """What is kept of a run; few arrays, because each has its price in a file."""
+    regrets = [history.regret(kind) for kind in REGRETS]  # (C, M) each
+    curves = np.concatenate(
+        [
+            [regret.mean(axis=1) for regret in regrets],
+            [regret.max(axis=1) for regret in regrets],
+            [history.active.mean(axis=1), (history.active == 1).mean(axis=1), wrong_share(history)],
+            cumulative_counts(history).T,
+        ]
+    )
+    totals = {name: int(history.ledger.per_agent[:, column].sum()) for column, name in enumerate(COUNTS)}
+    return {
+        "steps": history.steps,  # (C,)
+        "curves": curves,  # (len(CURVES), C)
+        "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
+        "totals": totals | {"rounds": history.ledger.rounds},
+    }
+
+
+def wrong_share(history: History) -> FloatArray:
+    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best."""
+    lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
+    gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
+    return (gaps[..., 0] > 0).mean(axis=1)
+
+
+def cumulative_counts(history: History) -> FloatArray:
+    """(C, len(COUNTS)) what had crossed by each checkpoint, the report of its plan included."""
+    rounds = history.ledger.per_round
+    sums = np.concatenate([np.zeros((1, len(COUNTS)), np.int64), rounds[:, 1:].cumsum(axis=0)])
+    return sums[np.searchsorted(rounds[:, 0], history.steps, side="right")].astype(np.float64)
+
+
+def audited(history: History) -> Record:
+    """The claims of `audit` about a recorded run, by their number."""
+    from fedbandit_envs.rounds.claims import audit
+
+    return {
+        str(number): {
+            "claim": claim.claim,
+            "bound": float(claim.bound),
+            "measured": float(claim.measured),
+            "claimed": claim.claimed,
+            "holds": claim.holds,
+        }
+        for number, claim in enumerate(audit(history).claims)
+    }

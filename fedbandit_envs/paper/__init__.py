@@ -1,0 +1,1 @@
+"""The paper's evaluation and what goes beyond it; only the command line imports this."""

@@ -1,0 +1,115 @@
+"""Claims of the paper held against trials: holds, fails or undecided, with the interval that says so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.experiments.statistics import Difference, paired_difference, proportion
+
+EXACT, HIDDEN = "exact (Fed-PE)", "hidden (Fed-PECD)"
+
+# Claims of `audit` that must hold in every exact run, and what each means.
+_IN_EVERY_RUN = {
+    "agents that eliminated their best arm": "on covered runs no agent eliminates its best arm",
+    "regret of a phase, as a share of its bound": "on covered runs the regret of each phase is within its bound",
+    "total regret, as a share of its bound": "on covered runs the total regret is within the bound at every step",
+    "scalars sent, both ways": "communication is within the bound",
+}
+_COVERAGE = "largest error of an estimate, in widths"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, what was measured with its 95 % interval, and what follows."""
+
+    panel: str
+    claim: str
+    measured: float
+    low: float
+    high: float
+    trials: int
+    verdict: str  # "holds", "fails", "undecided", or "not claimed"
+    explanation: str
+
+
+def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
+    seen = {
+        "holds": "the interval of the paired difference is above 0",
+        "fails": "the interval of the paired difference is below 0, the opposite of the claim",
+        "undecided": "the interval of the paired difference contains 0; more trials would decide",
+    }[found.verdict]
+    explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
+    return Verdict(panel, claim, found.mean, found.low, found.high, found.trials, found.verdict, explanation)
+
+
+def exact_below_hidden(panel: str, result: Result) -> Verdict:
+    """Known contexts give less regret than hidden ones, on the same instances."""
+    found = paired_difference(result.final(HIDDEN), result.final(EXACT))
+    return _of_difference(panel, "exact below hidden", found, "regret per agent, hidden minus exact")
+
+
+def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -> list[Verdict]:
+    """Regret per agent falls from each number of agents to the next."""
+    return [
+        _of_difference(
+            panel,
+            f"{label}: regret per agent falls from M = {few} to {many}",
+            _difference(by_agents[few], by_agents[many], label),
+            f"regret per agent at M = {few} minus M = {many}",
+        )
+        for few, many in pairwise(sorted(by_agents))
+    ]
+
+
+def _difference(first: Result, second: Result, label: str) -> Difference:
+    """Between two settings, over the trials that both have; they share seeds."""
+    both = [trial for trial in first.trials if trial in set(second.trials)]
+    one, other = (result.final(label)[[result.trials.index(trial) for trial in both]] for result in (first, second))
+    return paired_difference(one, other)
+
+
+def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
+    """Coverage, bounds and communication, over the audited trials."""
+    exact = result.claims(EXACT)
+    if not exact:
+        return []
+    found = [_coverage(panel, [row["holds"] for row in exact[_COVERAGE]], delta)]
+    for name, claim in _IN_EVERY_RUN.items():
+        rows = [row for row in exact[name] if row["claimed"]]
+        if rows:
+            found.append(_in_every_run(panel, claim, [row["holds"] for row in rows], max(_use(row) for row in rows)))
+    hidden = [row["holds"] for row in result.claims(HIDDEN)[_COVERAGE]]
+    share = proportion(sum(hidden), len(hidden))
+    return [
+        *found,
+        Verdict(
+            panel,
+            "hidden contexts: share of runs with all estimates within their widths",
+            *(share.share, share.low, share.high, share.trials, "not claimed"),
+            "a fixed hidden context biases an agent's rewards for good, and no width of the paper covers a bias: "
+            "its lemma that they do is mistaken (see the README), so nothing is claimed here",
+        ),
+    ]
+
+
+def _use(row: Mapping[str, float]) -> float:
+    """How much of its bound was used; a bound of 0 is used up by anything."""
+    return row["measured"] / row["bound"] if row["bound"] else float(row["measured"] > 0)
+
+
+def _coverage(panel: str, covered: list[bool], delta: float) -> Verdict:
+    share = proportion(sum(covered), len(covered))
+    verdict = "holds" if share.low >= 1 - delta else "fails" if share.high < 1 - delta else "undecided"
+    explanation = f"all estimates within their widths in {sum(covered)} of {len(covered)} runs; claimed: {1 - delta:g}"
+    if verdict == "undecided":
+        explanation += "; the interval contains it, more trials would decide"
+    claim = f"exact: coverage of at least {1 - delta:g}"
+    return Verdict(panel, claim, share.share, share.low, share.high, share.trials, verdict, explanation)
+
+
+def _in_every_run(panel: str, claim: str, holds: list[bool], most: float) -> Verdict:
+    share = proportion(sum(holds), len(holds))
+    explanation = f"in {sum(holds)} of {len(holds)} runs; at most {most:.0%} of the bound was used"
+    verdict = "holds" if all(holds) else "fails"
+    return Verdict(panel, f"exact: {claim}", share.share, share.low, share.high, share.trials, verdict, explanation)

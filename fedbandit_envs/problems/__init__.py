@@ -1,0 +1,1 @@
+"""Bandit problems with their truth, which policies never see."""

@@ -1,0 +1,18 @@
+"""Generators of instances: a problem family as data, drawn from two independent streams (instance and contexts)."""
+
+from typing import Protocol
+
+import numpy as np
+
+from fedbandit_envs.problems.instance import BanditInstance
+
+
+class InstanceGenerator(Protocol):
+    """A problem family; `num_agents` and the shapes of an instance don't depend on the random numbers."""
+
+    @property
+    def num_agents(self) -> int | None:
+        """M."""
+
+    def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
+        """One problem: `rng` draws the problem, `context_rng` what is hidden about the contexts."""

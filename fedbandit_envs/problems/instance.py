@@ -1,0 +1,223 @@
+"""One bandit problem with its truth: theta, features, contexts, noise, and the gaps every regret is computed from."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable
+from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
+from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
+from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.seeding import Randomness
+from fedbandit_envs.validation import one_of, real_array, real_number, whole_number
+
+REGRETS = ("regret", "distribution_regret", "paper_regret")
+OBSERVES = ("distribution", "context", "truth")
+_ROUNDING = 1e-9  # by which a Bernoulli mean may leave [0, 1]; it is then drawn as 0 or 1
+
+
+@dataclass(frozen=True, eq=False)
+class BanditInstance:
+    """M linear bandits that share the arm parameters theta.
+
+    With `context="fixed"` agent i plays in its context c_i for the whole episode; with "resampled" each pull draws a
+    new one from mu_i. `ell` and `L` are the public range of feature norms, by default the range over all agents.
+    """
+
+    theta: FloatArray  # (K, d)
+    feature_map: FeatureMap
+    distribution: ContextDistribution  # mu, M rows
+    contexts: FloatArray | None  # (M, n) the hidden truth; None when resampled
+    noise_std: float = 1.0
+    rewards: str = "gaussian"  # or "bernoulli": 1 with probability equal to the mean
+    context: str = "fixed"  # or "resampled"
+    ell: float | None = None
+    L: float | None = None
+    population: "BanditInstance | None" = None  # the whole of which this is a shard
+
+    def __post_init__(self) -> None:
+        check_kinds(self.feature_map, self.distribution)
+        shape = (self.feature_map.num_arms, self.feature_map.dim)
+        object.__setattr__(self, "theta", real_array("theta", self.theta, shape))
+        one_of("context", self.context, ("fixed", "resampled"))
+        one_of("rewards", self.rewards, ("gaussian", "bernoulli"))
+        object.__setattr__(self, "noise_std", real_number("noise_std", self.noise_std, at_least=0))
+        if (self.contexts is None) != (self.context == "resampled"):
+            raise ValueError(
+                f"contexts: expected {'none' if self.context == 'resampled' else 'one per agent'} with "
+                f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
+                "drawn from the distribution at each pull"
+            )
+        if self.context == "resampled" and not isinstance(self.distribution, (PointMass, Discrete, Gaussian)):
+            raise ValueError(
+                "distribution: expected a PointMass, Discrete or Gaussian with context='resampled', got "
+                f"{type(self.distribution).__name__}; use context='fixed', or a Discrete of many samples"
+            )
+        _check_norms("psi, the expected features", self.psi)
+        if self.contexts is not None:
+            expected = (self.num_agents, self.feature_map.context_dim)
+            object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
+            if isinstance(self.distribution, PointMass) and not np.array_equal(self.distribution.points, self.contexts):
+                raise ValueError(
+                    "contexts: expected those of the point masses, got others; what is not known exactly needs a "
+                    "Gaussian or a Discrete distribution"
+                )
+        for name in ("ell", "L"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, real_number(name, getattr(self, name), above=0))
+        if self.ell is not None and self.L is not None and self.ell > self.L:
+            raise ValueError(
+                f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
+            )
+        _check_norms("phi, the true features", self.phi)
+        if self.rewards == "bernoulli":
+            self._check_bernoulli()
+
+    def _check_bernoulli(self) -> None:
+        if self.context == "resampled" and isinstance(self.distribution, Gaussian):
+            raise ValueError(
+                "rewards: expected 'gaussian' with resampled Gaussian contexts, got 'bernoulli'; their means leave "
+                "[0, 1] with positive probability, so use context='fixed' or a Discrete distribution"
+            )
+        means = self.means
+        if self.context == "resampled":
+            points, weights = self.distribution.nodes()
+            means = np.einsum("msad,ad->msa", self.feature_map(points), self.theta)[weights > 0]
+        if means.min() < -_ROUNDING or means.max() > 1 + _ROUNDING:
+            raise ValueError(
+                f"rewards: expected mean rewards in [0, 1] for 'bernoulli', got {means.min():g} to {means.max():g}; "
+                "rescale theta or the features"
+            )
+
+    @property
+    def num_agents(self) -> int:
+        """M, or the size of the shard."""
+        return self.distribution.num_agents
+
+    @property
+    def num_arms(self) -> int:
+        """K."""
+        return self.feature_map.num_arms
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.feature_map.dim
+
+    @cached_property
+    def psi(self) -> FloatArray:
+        """(M, K, d) expected features under mu_i."""
+        return _frozen(self.distribution.expected_features(self.feature_map))
+
+    @cached_property
+    def phi(self) -> FloatArray:
+        """(M, K, d) features of the true contexts; psi when they are resampled."""
+        return self.psi if self.contexts is None else _frozen(self.feature_map(self.contexts))
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """(M, K) mean reward of a pull."""
+        return _frozen(np.einsum("ad,mad->ma", self.theta, self.phi))
+
+    @cached_property
+    def distribution_means(self) -> FloatArray:
+        """(M, K) mean reward under mu_i."""
+        return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
+
+    def gaps(self, kind: str = "regret") -> FloatArray:
+        """(M, K) what one pull of each arm adds to the regret of that kind.
+
+        `regret` compares with the best arm for the true context, `distribution_regret` with the best arm under mu_i
+        by its means under mu_i, `paper_regret` (the paper's Eq. 2) with the best arm under mu_i by the true means:
+        the last can be negative.
+        """
+        one_of("kind", kind, REGRETS)
+        if kind == "regret":
+            return self.means.max(axis=1, keepdims=True) - self.means
+        best = self.distribution_means.argmax(axis=1)
+        means = self.distribution_means if kind == "distribution_regret" else self.means
+        return means[np.arange(len(best)), best][:, None] - means
+
+    def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
+        """The distribution that agents are shown, and its expected features (M, K, d)."""
+        one_of("observe", observe, OBSERVES)
+        if observe != "context":
+            return self.distribution, self.psi
+        if self.contexts is None:
+            raise ValueError(
+                "observe: expected 'distribution' with resampled contexts, got 'context'; there is no single context "
+                "to observe, so use context='fixed' or a policy that observes the distribution"
+            )
+        return PointMass(self.contexts), self.phi
+
+    def constants(self, horizon: int, observe: str = "distribution") -> Constants:
+        """The public constants."""
+        whole = self.population or self
+        psi = whole.observed(observe)[1]
+        ell, L = self.ell, self.L
+        if ell is None or L is None:
+            norms = np.linalg.norm(psi, axis=-1)
+            ell = float(norms.min()) if ell is None else ell
+            L = float(norms.max()) if L is None else L
+        return Constants(
+            num_agents=whole.num_agents,
+            num_arms=self.num_arms,
+            dim=self.dim,
+            horizon=whole_number("horizon", horizon, at_least=1),
+            ell=ell,
+            L=L,
+            noise_std=self.noise_std if self.rewards == "gaussian" else 0.5,
+            context=self.context,
+        )
+
+    def view(self, horizon: int, randomness: Randomness, observe: str = "distribution") -> View:
+        """What the agents know; `randomness` is where their policy draws from."""
+        distribution, psi = self.observed(observe)
+        return View(
+            constants=self.constants(horizon, observe),
+            agents=immutable(np.arange(self.num_agents) if randomness.rows is None else randomness.rows),
+            distribution=distribution,
+            feature_map=self.feature_map,
+            psi=psi,
+            randomness=randomness,
+            truth=self.means if observe == "truth" else None,
+        )
+
+    def rows(self, index: IntArray) -> "BanditInstance":
+        """The shard of these agents, with the public constants of the whole."""
+        contexts = None if self.contexts is None else self.contexts[index]
+        return replace(
+            self, distribution=self.distribution.rows(index), contexts=contexts, population=self.population or self
+        )
+
+
+def check_kinds(feature_map: object, distribution: object) -> None:
+    """Refuse what is neither a feature map nor a distribution."""
+    if not isinstance(feature_map, (*LINEAR_MAPS, FeatureMap)):  # in this order: a protocol takes long to ask
+        raise ValueError(
+            f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
+            "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"
+        )
+    if not isinstance(distribution, ContextDistribution):
+        raise ValueError(
+            f"distribution: expected a PointMass, Gaussian or Discrete, got a {type(distribution).__name__}; for "
+            "contexts that are known exactly use PointMass(contexts)"
+        )
+
+
+def _frozen(array: FloatArray) -> FloatArray:
+    """Read-only: it is shared with views, and a policy must not be able to change the truth."""
+    array.setflags(write=False)
+    return array
+
+
+def _check_norms(name: str, features: FloatArray) -> None:
+    norms = np.einsum("mad,mad->ma", features, features)
+    if not norms.min() > 0:
+        agent, arm = (int(axis) for axis in np.unravel_index(norms.argmin(), norms.shape))
+        raise ValueError(
+            f"{name}: expected vectors of positive length, got a zero vector for agent {agent}, arm {arm}; an arm "
+            "without features can't be estimated: drop it or change its features"
+        )

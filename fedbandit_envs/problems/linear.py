@@ -1,0 +1,96 @@
+"""Problems from arrays of the user's own."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
+from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.problems.instance import BanditInstance, check_kinds
+from fedbandit_envs.validation import real_array, whole_number
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Your own arrays; without any, a small example.
+
+    Either `features` (M, K, d), known exactly, or `contexts` (a distribution) with a `feature_map`; `true_contexts`
+    (M, n) fixes the hidden contexts instead of drawing them from the distribution.
+    """
+
+    theta: FloatArray | None = None  # (K, d)
+    features: FloatArray | None = None  # (M, K, d)
+    contexts: ContextDistribution | None = None
+    feature_map: FeatureMap | None = None
+    true_contexts: FloatArray | None = None  # (M, n)
+    num_agents: int | None = None  # of the example; with arrays, what they must have
+    context: str = "fixed"
+    noise_std: float = 1.0
+    rewards: str = "gaussian"
+    ell: float | None = None
+    L: float | None = None
+    _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = self._given() if self.theta is not None else self._example()
+        num_agents = parts[2].num_agents
+        if self.num_agents not in (None, num_agents):
+            raise ValueError(
+                f"num_agents: expected {num_agents}, the rows of the arrays, got {self.num_agents!r}; leave it out"
+            )
+        object.__setattr__(self, "_parts", parts)
+        object.__setattr__(self, "num_agents", num_agents)
+        rng = np.random.default_rng(0)
+        self.instance(rng, rng)  # refuses what can't be an instance now, not at the first reset
+
+    def _given(self) -> tuple[FloatArray, FeatureMap, ContextDistribution]:
+        """theta, the feature map and the distribution of the user's arrays."""
+        theta = real_array("theta", self.theta, ("arms", "dim"))  # type: ignore[arg-type]
+        if (self.features is None) == (self.contexts is None):
+            raise ValueError(
+                "Linear: expected either features (M, K, d) or contexts (a distribution), got "
+                f"{'neither' if self.features is None else 'both'}; features means that they are known exactly"
+            )
+        if self.contexts is None:
+            if self.feature_map is not None:
+                raise ValueError(
+                    "feature_map: expected none with features, got one; features (M, K, d) are what a map would give"
+                )
+            features = real_array("features", self.features, ("agents", *theta.shape))  # type: ignore[arg-type]
+            return theta, Table(*theta.shape), PointMass(features.reshape(len(features), -1))
+        if self.feature_map is None:
+            raise ValueError(
+                "feature_map: expected a feature map with contexts, got None; use Identity(K, d) when a context is the "
+                "feature vector, Table(K, d) when it is the table of them, or FeatureFunction(...)"
+            )
+        check_kinds(self.feature_map, self.contexts)
+        return theta, self.feature_map, self.contexts
+
+    def _example(self) -> tuple[FloatArray, FeatureMap, ContextDistribution]:
+        """Three arms in the plane, agents spread over a quarter circle."""
+        if not (self.features is None and self.contexts is None and self.feature_map is None):
+            raise ValueError("theta: expected an array (K, d) with features or contexts, got None; pass theta")
+        num_agents = 4 if self.num_agents is None else whole_number("num_agents", self.num_agents, at_least=1)
+        angle = np.linspace(0.1, 0.4, num_agents) * np.pi
+        centres = 0.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]]), Identity(3, 2), Gaussian(centres, std=0.05)
+
+    def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
+        """The arrays are given: only the hidden contexts are drawn."""
+        theta, feature_map, distribution = self._parts
+        contexts = self.true_contexts
+        if contexts is None and self.context == "fixed":
+            contexts = distribution.sample(context_rng)
+        return BanditInstance(
+            theta,
+            feature_map,
+            distribution,
+            contexts,
+            self.noise_std,
+            self.rewards,
+            self.context,
+            self.ell,
+            self.L,
+        )

@@ -1,0 +1,145 @@
+"""How the MovieLens factors are learnt, from u.data to users and arms; every step is deterministic.
+
+completed: the missing cells are filled by user-based filtering (as the Fed-PE authors do), then NMF.
+masked: a weighted NMF that looks at the observed ratings only.
+Both: rank 3; the films' factors are clustered by k-means, and the 30 centres are the arms.
+
+Needs scikit-learn, the extra `data`.
+"""
+
+import importlib
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.problems.movielens.factors import DIM, NUM_ARMS, MovieLensFactors
+from fedbandit_envs.problems.movielens.ratings import HIGHEST_RATING, RATINGS_SHA256, read_ratings
+
+NEIGHBOURS = 10
+MASKED_RIDGE = 0.5
+MASKED_ITERATIONS = 1000
+MASKED_MEDIAN_NORM_SQUARED = np.sqrt(0.32)  # the geometric middle of [0.4, 0.8], where eligible users lie
+
+
+def build_factors(ratings_path: str | Path, sha256: str | None = RATINGS_SHA256) -> dict[str, MovieLensFactors]:
+    """Both variants, "completed" and "masked", from u.data; takes some ten seconds.
+
+    `sha256=None` accepts ratings of one's own, see `read_ratings`.
+    """
+    _sklearn("cluster")  # a missing library is reported before the work, not after it
+    ratings = read_ratings(ratings_path, sha256)
+    return {"completed": completed_factors(ratings), "masked": masked_factors(ratings)}
+
+
+def largest_difference(built: MovieLensFactors, shipped: MovieLensFactors) -> float:
+    """The largest entrywise difference once the arms are matched: k-means numbers its clusters arbitrarily."""
+    from scipy.optimize import linear_sum_assignment
+
+    distance = np.linalg.norm(built.theta[:, None] - shipped.theta[None], axis=2)  # (K, K)
+    rows, columns = linear_sum_assignment(distance)
+    theta_difference = np.abs(built.theta[rows] - shipped.theta[columns]).max()
+    return float(max(theta_difference, np.abs(built.users - shipped.users).max()))
+
+
+def completed_factors(ratings: FloatArray) -> MovieLensFactors:
+    """Factors of the completed matrix; `ratings` is (users, items), 0 where missing."""
+    decomposition, exceptions = _sklearn("decomposition"), _sklearn("exceptions")
+    model = decomposition.NMF(DIM, init="nndsvda", max_iter=500, random_state=0)
+    with warnings.catch_warnings():
+        # The 500 iterations are the definition of the factors, not an attempt at convergence.
+        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        users: FloatArray = model.fit_transform(complete(ratings))
+    return _with_arms(users, model.components_)
+
+
+def masked_factors(ratings: FloatArray) -> MovieLensFactors:
+    """Factors of the observed ratings; `ratings` is (users, items), 0 where missing."""
+    users, items = masked_nmf(ratings / HIGHEST_RATING)
+    scale = np.sqrt(MASKED_MEDIAN_NORM_SQUARED / np.median(np.sum(users**2, axis=1)))
+    return _with_arms(users * scale, items / scale)
+
+
+def similarities(ratings: FloatArray) -> FloatArray:
+    """(users, users) Pearson over co-rated items, about each row's mean over all cells, missing ones as zeros.
+
+    Rounded to 9 digits, so that equal similarities tie; 0 where a denominator vanishes.
+    """
+    num_items = ratings.shape[1]
+    rated = (ratings > 0).astype(np.float64)
+    # Deviations times num_items are whole numbers: the sums below are exact, on any machine and in any order.
+    deviations = (ratings * num_items - ratings.sum(axis=1, keepdims=True)) * rated
+    squares = deviations**2 @ rated.T  # [u, v]: those of u over what v rated too
+    denominator = np.sqrt(squares) * np.sqrt(squares.T)
+    similarity: FloatArray = np.zeros_like(denominator)
+    np.divide(deviations @ deviations.T, denominator, out=similarity, where=denominator > 0)
+    return similarity.round(9)
+
+
+def complete(ratings: FloatArray) -> FloatArray:
+    """Every cell predicted by the most similar other users who rated the item, in [0, 1].
+
+    The mean of their ratings weighted by similarity; of equally similar users the first come first; 0 where the
+    weights sum to nothing. Observed cells are predicted like the others.
+    """
+    similarity = similarities(ratings)
+    np.fill_diagonal(similarity, -np.inf)
+    order = np.argsort(-similarity, axis=1, kind="stable")
+    rank = np.empty_like(order)  # [u, v]: how many users are closer to u than v is; u itself comes last
+    np.put_along_axis(rank, order, np.arange(len(ratings))[None], axis=1)
+    np.fill_diagonal(similarity, 0)
+
+    completed = np.zeros_like(ratings)
+    for item in np.flatnonzero(ratings.any(axis=0)):
+        raters = np.flatnonzero(ratings[:, item])
+        last = min(NEIGHBOURS, raters.size) - 1
+        ranks = rank[:, raters]
+        nearest = ranks <= np.partition(ranks, last, axis=1)[:, last, None]
+        weights = np.where(nearest, similarity[:, raters], 0)  # (users, raters)
+        total = weights.sum(axis=1)
+        np.divide(weights @ ratings[raters, item], total, out=completed[:, item], where=total > 0)
+    return completed / HIGHEST_RATING
+
+
+def masked_nmf(ratings: FloatArray, iterations: int = MASKED_ITERATIONS) -> tuple[FloatArray, FloatArray]:
+    """W (users, d) and H (d, items) >= 0 that minimise the ridge-penalised squared error on the observed cells.
+
+    Multiplicative updates, W first, from a seeded start; `ratings` is 0 where missing.
+    """
+    from scipy.sparse import csr_array
+
+    observed = csr_array(ratings)
+    user, item = np.repeat(np.arange(len(ratings)), np.diff(observed.indptr)), observed.indices
+    rng = np.random.default_rng(0)
+    level = np.sqrt(observed.data.mean() / DIM)
+    w = level * (0.5 + rng.random((ratings.shape[0], DIM)))
+    h = level * (0.5 + rng.random((DIM, ratings.shape[1])))
+    predicted = observed.copy()
+
+    def predict() -> None:
+        predicted.data[:] = (w.T.take(user, axis=1) * h.take(item, axis=1)).sum(axis=0)
+
+    for _ in range(iterations):
+        predict()
+        w *= (observed @ h.T) / (predicted @ h.T + MASKED_RIDGE * w)
+        predict()
+        h *= (observed.T @ w).T / ((predicted.T @ w).T + MASKED_RIDGE * h)
+    return w, h
+
+
+def _with_arms(users: FloatArray, items: FloatArray) -> MovieLensFactors:
+    """Clusters the columns of `items` (d, items) into arms, scaled so that no reward exceeds 1."""
+    clusters = _sklearn("cluster").KMeans(NUM_ARMS, n_init=50, random_state=0).fit(items.T)
+    theta: FloatArray = clusters.cluster_centers_
+    return MovieLensFactors(users=users, theta=theta / max(1.0, (users @ theta.T).max()))
+
+
+def _sklearn(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"sklearn.{module}")
+    except ModuleNotFoundError as problem:
+        raise ModuleNotFoundError(
+            'learning the MovieLens factors needs scikit-learn: pip install "fedbandit-envs[data]"'
+        ) from problem

@@ -1,0 +1,75 @@
+"""The synthetic problems of the paper."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.contexts.features import Table
+from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.validation import real_number, whole_number
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """The paper's synthetic problems: theta_a = e_1, gaps in `gap`, feature norms in [0.5, 1], any arm can be best."""
+
+    num_agents: int = 100
+    num_arms: int = 10
+    dim: int = 3
+    gap: tuple[float, float] | float = (0.2, 0.4)  # range of the suboptimality gaps, or the one gap
+    context_std: float = USUAL_STD
+    error: str = "berkson"
+    context: str = "fixed"
+    noise_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole_number("num_agents", self.num_agents, at_least=1)
+        whole_number("num_arms", self.num_arms, at_least=1)
+        whole_number("dim", self.dim, at_least=2)
+        real_number("noise_std", self.noise_std, at_least=0)
+        check_hidden(self.context, self.error, self.context_std)
+        self._gap_range()
+
+    def _gap_range(self) -> tuple[float, float]:
+        ends = self.gap if isinstance(self.gap, (tuple, list)) else (self.gap, self.gap)
+        if len(ends) != 2:
+            raise ValueError(f"gap: expected a number or a pair (low, high), got {self.gap!r}; pass one of these")
+        low, high = (real_number("gap", end, at_least=0) for end in ends)
+        if not low <= high <= 1.5:
+            raise ValueError(
+                f"gap: expected 0 <= low <= high <= 1.5, got {self.gap!r}; the best mean is 0.8 to 0.9 and means are "
+                "above -1"
+            )
+        return low, high
+
+    def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
+        """Draw features of the required gaps and norms; no rejection is needed."""
+        distribution, contexts = around(
+            self._features(rng).reshape(self.num_agents, -1), self.context_std, self.error, self.context, context_rng
+        )
+        theta = np.zeros((self.num_arms, self.dim))
+        theta[:, 0] = 1
+        feature_map = Table(self.num_arms, self.dim)
+        return BanditInstance(
+            theta, feature_map, distribution, contexts, self.noise_std, context=self.context, ell=0.5, L=1.0
+        )
+
+    def _features(self, rng: np.random.Generator) -> FloatArray:
+        shape = (self.num_agents, self.num_arms)
+        best = rng.integers(self.num_arms, size=self.num_agents)
+        gap = rng.uniform(*self._gap_range(), size=shape)
+        gap[np.arange(self.num_agents), best] = 0
+        first = rng.uniform(0.8, 0.9, size=(self.num_agents, 1)) - gap
+        return _with_norms_in_range(first, rng, self.dim)
+
+
+def _with_norms_in_range(first: FloatArray, rng: np.random.Generator, dim: int) -> FloatArray:
+    """(M, K, d) vectors with the given first coordinates and norms in [0.5, 1], in random directions."""
+    squares = first**2
+    low, high = np.sqrt(np.maximum(0.25 - squares, 0)), np.sqrt(np.maximum(1 - squares, 0))
+    direction = rng.standard_normal((*first.shape, dim - 1))
+    direction /= np.linalg.norm(direction, axis=-1, keepdims=True)
+    radius = low + (high - low) * rng.random(first.shape)
+    return np.concatenate([first[..., None], radius[..., None] * direction], axis=-1)

@@ -1,0 +1,1 @@
+"""The contract of policies: all that a policy may import."""

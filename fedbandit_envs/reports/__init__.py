@@ -1,0 +1,3 @@
+"""Figures made from results."""
+
+from fedbandit_envs.reports import plotting as plotting

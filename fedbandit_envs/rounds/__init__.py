@@ -1,0 +1,1 @@
+"""The communication rounds through which every policy meets an environment."""

@@ -1,0 +1,76 @@
+"""What a block of agents has pulled, now and at the checkpoints of a run."""
+
+from bisect import bisect_right
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.protocol.plans import Feedback, places
+from fedbandit_envs.protocol.policy import AgentSide
+from fedbandit_envs.rounds.history import checkpoint_times
+
+
+class Checkpoints:
+    """Cumulative pulls of n agents; one is taken when a plan ends past the next time of a grid over the horizon."""
+
+    def __init__(self, horizon: int, num_agents: int, num_arms: int):
+        self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
+        self._times = checkpoint_times(horizon)
+        self._next = 0  # of these
+        self._taken: list[tuple[int, IntArray, IntArray]] = []
+
+    def add(self, feedback: Feedback) -> None:
+        """Count what was pulled."""
+        feedback.add_pulls(self.pulls)
+
+    def add_arms(self, arms: IntArray) -> None:
+        """Count one pull of each of `arms` (steps, n)."""
+        shape = self.pulls.shape
+        self.pulls += np.bincount(places(arms, shape[1]).ravel(), minlength=self.pulls.size).reshape(shape)
+
+    @property
+    def next_time(self) -> int:
+        """The next time of the grid: a checkpoint is due once it is reached. It is always ahead of the last one."""
+        return self._times[self._next]
+
+    def take(self, step: int, active: IntArray) -> None:
+        """Write down the pulls, and the arms that each agent still considers (n,)."""
+        self._taken.append((step, self.pulls.copy(), active))
+        self._next = bisect_right(self._times, step)
+
+    def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Steps (C,), pulls (C, n, K) and the number of arms still considered (C, n); the pulls are read-only.
+
+        The pulls are most of what a run leaves, so they move into one array instead of being there twice.
+        """
+        pulls = np.empty((len(self._taken), *self.pulls.shape), dtype=np.int64)
+        for place, (step, own, active) in enumerate(self._taken):
+            pulls[place] = own
+            self._taken[place] = (step, pulls[place], active)
+        pulls.setflags(write=False)
+        return (
+            np.array([step for step, _, _ in self._taken], dtype=np.int64),
+            pulls,
+            np.array([active for _, _, active in self._taken], dtype=np.int64).reshape(-1, len(self.pulls)),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain arrays."""
+        steps, pulls, active = self.arrays()
+        return {"now": self.pulls.copy(), "steps": steps, "pulls": pulls, "active": active}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state; the other side of `snapshot`."""
+        self.pulls[:] = state["now"]
+        self._taken = [
+            (int(step), pulls, active)
+            for step, pulls, active in zip(state["steps"], state["pulls"], state["active"], strict=True)
+        ]
+        if self._taken:
+            self._next = bisect_right(self._times, self._taken[-1][0])
+
+
+def arms_left(side: AgentSide, num_agents: int, num_arms: int) -> IntArray:
+    """(n,) arms that each agent of a block still considers: K for policies that eliminate none."""
+    return np.full(num_agents, num_arms, dtype=np.int64) if side.active is None else np.add.reduce(side.active, axis=1)

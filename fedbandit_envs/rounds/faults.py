@@ -1,0 +1,110 @@
+"""Reports that never arrive: the same model for simulations and for real federations.
+
+An agent that fails in a round loses that round's report and nothing else: its rows are left out of the aggregation. It
+plays on with what it knows, and what the server tells all of them reaches it (in a federation when it comes back).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.arrays import BoolArray
+from fedbandit_envs.seeding import Stream, generator
+from fedbandit_envs.validation import real_number, whole_number
+
+DROPPED, SCHEDULED = "dropped out", "scheduled"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One report that was lost."""
+
+    agent: int
+    round: int  # from 0, as the ledger counts them
+    reason: str
+
+
+class QuorumLost(RuntimeError):
+    """Too few agents were heard in a round."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which reports are lost in a simulation.
+
+    Example: `Faults(dropout=0.1, schedule={3: range(0, 4)})` loses each report with probability 0.1, and those of
+    agent 3 in the first four rounds.
+    """
+
+    dropout: float = 0.0  # probability that an agent's report is lost, in each round and for each agent by itself
+    schedule: Mapping[int, Iterable[int]] = field(default_factory=dict)  # agent -> rounds in which it fails
+    quorum: float = 0.0  # least share of all agents that must be heard in a round
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "quorum"):
+            object.__setattr__(self, name, real_number(name, getattr(self, name), at_least=0))
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name}: expected a share from 0 to 1, got {getattr(self, name)!r}; 0.1 is 10 %")
+        schedule = {
+            whole_number("schedule, agent", agent, at_least=0): frozenset(
+                whole_number("schedule, round", number, at_least=0) for number in rounds
+            )
+            for agent, rounds in self.schedule.items()
+        }
+        object.__setattr__(self, "schedule", schedule)
+
+    def check(self, num_agents: int) -> None:
+        """Refuse a schedule of agents that don't exist."""
+        for agent in self.schedule:
+            if agent >= num_agents:
+                raise ValueError(
+                    f"schedule: expected agents from 0 to {num_agents - 1}, got {agent}; agents count from 0"
+                )
+
+    def of_round(self, seed: int, number: int, num_agents: int) -> list[Fault]:
+        """The faults of round `number` of the episode of that seed, by agent."""
+        dropped = np.zeros(num_agents, dtype=bool)
+        if self.dropout:
+            dropped = generator(seed, Stream.FAULTS, number).random(num_agents) < self.dropout
+        scheduled = {agent for agent, rounds in self.schedule.items() if number in rounds}
+        return [
+            Fault(agent, number, SCHEDULED if agent in scheduled else DROPPED)
+            for agent in sorted(scheduled.union(np.flatnonzero(dropped).tolist()))
+        ]
+
+
+def heard(num_agents: int, faults: Iterable[Fault]) -> BoolArray:
+    """(M,) the agents without a fault."""
+    mask = np.ones(num_agents, dtype=bool)
+    mask[[fault.agent for fault in faults]] = False
+    return mask
+
+
+def quorum_shortage(quorum: float, num_agents: int, faults: Sequence[Fault], remedy: str) -> QuorumLost | None:
+    """The error if fewer than this share of the agents were heard in the round of `faults`; else None."""
+    number = int(heard(num_agents, faults).sum())
+    if number >= quorum * num_agents:
+        return None
+    reasons = "; ".join(f"agent {fault.agent}: {fault.reason}" for fault in faults[:10])
+    more = f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
+    return QuorumLost(
+        f"round {faults[0].round}: expected to hear from at least {quorum:.0%} of {num_agents} agents, got {number} "
+        f"({reasons}{more}); {remedy}"
+    )
+
+
+def faults_tree(faults: Sequence[Fault]) -> dict[str, Any]:
+    """Faults as plain arrays, for storage."""
+    return {
+        "agents": np.array([fault.agent for fault in faults], dtype=np.int64),
+        "rounds": np.array([fault.round for fault in faults], dtype=np.int64),
+        "reasons": np.array([fault.reason for fault in faults], dtype=np.str_),
+    }
+
+
+def faults_from_tree(tree: Mapping[str, Any]) -> list[Fault]:
+    """The faults of a `faults_tree`."""
+    rows = zip(tree["agents"], tree["rounds"], tree["reasons"], strict=True)
+    return [Fault(int(agent), int(number), str(reason)) for agent, number, reason in rows]

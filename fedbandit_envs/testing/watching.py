@@ -1,0 +1,195 @@
+"""A policy under observation: its sides wrapped, so that every fault has a name and a place."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.rounds.loop import _MOST_IDLE_ROUNDS, CommunicationRounds
+
+Blocks = Sequence[Sequence[int]]
+
+
+class PolicyFault(ProtocolError):
+    """What is wrong with a policy: the `fault` in two or three words, then where, what was expected and what came."""
+
+    def __init__(self, fault: str, place: str, detail: str):
+        super().__init__(f"{fault} ({place}): {detail}")
+        self.fault = fault
+
+
+def _digest(message: Message | None) -> object:
+    if message is None:
+        return None
+    arrays = [*message.arrays.items(), *message.present.items(), ("agents", message.agents)]
+    return message.kind, [(name, None if array is None else array.tobytes()) for name, array in arrays]
+
+
+class Watch:
+    """Looks at what passes between a policy's sides and the rounds, and knows where that happens."""
+
+    def __init__(self, place: str):
+        self.place = place
+        self._sent: list[tuple[str, Message, object]] = []
+
+    def fault(self, fault: str, detail: str) -> PolicyFault:
+        """A fault found here."""
+        return PolicyFault(fault, self.place, detail)
+
+    @contextmanager
+    def verb(self, name: str, received: Message | None = None) -> Iterator[None]:
+        """Names every error that comes out of a verb, and notices a received message that was changed."""
+        before = _digest(received)
+        try:
+            yield
+        except PolicyFault:
+            raise
+        except ProtocolError as error:
+            fault = "wrong shape" if "shape" in str(error) else "breaks the protocol"
+            raise self.fault(fault, f"{name}: {error}") from error
+        except Exception as error:
+            if isinstance(error, ValueError) and "read-only" in str(error):
+                advice = "expected what it was given to stay as it is, got a write to it; work on a copy"
+                raise self.fault("mutates what it was given", f"{name}: {advice}") from error
+            came = f"expected no exception, got {type(error).__name__}: {error}; see the traceback above"
+            raise self.fault("crashes", f"{name}: {came}") from error
+        if _digest(received) != before:
+            raise self.fault(
+                "mutates a message",
+                f"{name}: expected the message {before[0]!r} to stay as it came, got other content; "  # type: ignore[index]
+                "work on a copy",
+            )
+
+    def plan(self, name: str, plan: object, num_agents: int, num_arms: int) -> None:
+        """Look at a plan."""
+        if not isinstance(plan, Plan):
+            raise self.fault(
+                "breaks the protocol",
+                f"{name}: expected a Plan, got {type(plan).__name__}; return Plan(explore, arm, length), "
+                "Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)",
+            )
+        shape = (num_agents, num_arms)
+        if np.shape(plan.explore) != shape or np.shape(plan.arm) != shape[:1]:
+            raise self.fault(
+                "wrong shape",
+                f"{name}: expected explore {shape} and arm {shape[:1]}, one row for each agent of the block, got "
+                f"{np.shape(plan.explore)} and {np.shape(plan.arm)}; use len(view.agents), not num_agents",
+            )
+        most = int(np.sum(plan.explore, axis=1).max())
+        if np.ndim(plan.length) == 0 and most > plan.length:  # what is no number the rounds refuse
+            raise self.fault(
+                "pulls too many",
+                f"{name}: expected at most length = {plan.length} pulls, got {most}; raise length or explore less",
+            )
+
+    def message(self, name: str, message: object) -> None:
+        """Look at a message that is sent, and remember it."""
+        if not isinstance(message, Message):
+            return  # None is silence; anything else the channel refuses
+        for array_name, array in message.arrays.items():
+            if np.isnan(array).any():
+                where = tuple(int(axis) for axis in np.argwhere(np.isnan(array))[0])
+                raise self.fault(
+                    "NaN in a message",
+                    f"{name}: expected numbers in {array_name!r} of message {message.kind!r}, got NaN at {where}; "
+                    "leave out what is unknown with a mask in present",
+                )
+        self._sent.append((name, message, _digest(message)))
+
+    def still_as_sent(self) -> None:
+        """Look at all messages again."""
+        for name, message, digest in self._sent:
+            if _digest(message) != digest:
+                raise self.fault(
+                    "mutates a message",
+                    f"{name}: expected the message {message.kind!r} to stay as it was sent, got other content; build a "
+                    "new message each time",
+                )
+
+
+class _WatchedAgents(AgentSide):
+    def __init__(self, side: AgentSide, watch: Watch, num_agents: int, num_arms: int):
+        self.side, self.watch, self.shape = side, watch, (num_agents, num_arms)
+        self.name = type(side).__name__
+
+    @property
+    def active(self) -> Any:  # type: ignore[override]
+        return self.side.active
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        with self.watch.verb(f"{self.name}.plan", down):
+            plan = self.side.plan(down, remaining)
+            self.watch.plan(f"{self.name}.plan", plan, *self.shape)
+        return plan
+
+    def report(self, feedback: Feedback) -> Message | None:
+        with self.watch.verb(f"{self.name}.report"):
+            up = self.side.report(feedback)
+        self.watch.message(f"{self.name}.report", up)
+        return up
+
+    def snapshot(self) -> State:
+        return self.side.snapshot()
+
+    def restore(self, state: State) -> None:
+        with self.watch.verb(f"{self.name}.restore"):
+            self.side.restore(state)
+
+
+class _WatchedServer(ServerSide):
+    def __init__(self, side: ServerSide, watch: Watch):
+        self.side, self.watch, self.name = side, watch, type(side).__name__
+
+    def answer(self, up: Message) -> Message | None:
+        with self.watch.verb(f"{self.name}.answer", up):
+            down = self.side.answer(up)
+        self.watch.message(f"{self.name}.answer", down)
+        return down
+
+    def snapshot(self) -> State:
+        return self.side.snapshot()
+
+    def restore(self, state: State) -> None:
+        with self.watch.verb(f"{self.name}.restore"):
+            self.side.restore(state)
+
+
+class WatchedRounds(CommunicationRounds):
+    """Rounds whose sides are watched; `apart` gives each block and the server a policy object of its own."""
+
+    def __init__(self, env: HiddenContextBandit, policy: Policy, watch: Watch, blocks: Blocks | None, apart: bool):
+        super().__init__(env, policy, blocks=blocks, record=True)
+        self._watch, self._apart = watch, apart
+
+    def _begin(self) -> None:
+        """A new run, with its sides wrapped."""
+        name = type(self.policy).__name__
+        with self._watch.verb(f"{name}.agents or {name}.server"):
+            super()._begin()
+            if self._apart:
+                view = self.bandit.view("truth" if self.policy.observes == "truth" else None)
+                self._sides = [copy.deepcopy(self.policy).agents(view.rows(rows)) for rows in self._blocks]
+                self._server = copy.deepcopy(self.policy).server(view.constants)
+        num_arms = self.constants.num_arms
+        self._sides = [
+            _WatchedAgents(side, self._watch, len(rows), num_arms)
+            for rows, side in zip(self._blocks, self._sides, strict=True)
+        ]
+        self._server = _WatchedServer(self._server, self._watch)
+
+    def advance(self) -> None:
+        """One turn, with a name for what the rounds and the channel refuse."""
+        try:
+            super().advance()
+        except PolicyFault:
+            raise
+        except ProtocolError as error:
+            if self._idle > _MOST_IDLE_ROUNDS:
+                raise self._watch.fault("never pulls", str(error)) from error
+            raise self._watch.fault("breaks the protocol", str(error)) from error

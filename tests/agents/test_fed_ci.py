@@ -1,0 +1,319 @@
+"""Fed-CI and its relatives: contract, communication, calibration, regret, and what wrong assumptions cost."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from calibration import APPROXIMATE, EXACT, LEVELS, held, places
+
+import fedbandit_envs as fb
+from fedbandit_agents import FedCI, FedCIElimination
+from fedbandit_baselines import ExactThompson, FederatedThompson, LocalThompson
+from fedbandit_envs.rounds.faults import Faults
+from fedbandit_envs.testing.check import check_policy
+
+NAMES = ("Fed-CI", "Fed-CI-Elimination", "Exact-Thompson", "Federated-Thompson", "Local-Thompson")
+RNG = np.random.default_rng(0)
+PROBLEMS = {
+    "synthetic": fb.Synthetic(num_agents=12, num_arms=5, context_std=0.1),
+    "resampled": fb.Synthetic(num_agents=12, num_arms=5, context_std=0.1, context="resampled"),
+    "movielens": fb.MovieLens(num_agents=12, context_std=0.1, noise_std=0.1),
+    "household": fb.Household(num_agents=12, noise_std=0.1),
+    "covariance": fb.Linear(
+        RNG.normal(size=(4, 2)),
+        contexts=fb.Gaussian(RNG.normal(size=(6, 2)), covariance=[[0.02, 0.01], [0.01, 0.02]]),
+        feature_map=fb.Identity(4, 2),
+    ),
+    "any map": fb.Linear(
+        RNG.normal(size=(3, 2)),
+        contexts=fb.Gaussian(RNG.uniform(0.5, 1, size=(6, 1)), std=0.1),
+        feature_map=fb.FeatureFunction(
+            lambda c: np.stack([np.concatenate([np.sin(k * c), c], axis=1) for k in (1, 2, 3)], axis=1), 3, 2, 1
+        ),
+    ),
+}
+
+
+def bandit(problem, policy, horizon=2**12):
+    observe = "context" if policy.observes == "context" else "distribution"
+    return fb.HiddenContextBandit(problem, max_cycles=horizon, observe=observe)
+
+
+def regrets(problem, policy, seeds, horizon=2**12, **keywords):
+    env = bandit(problem, policy, horizon)
+    return np.array([fb.play(env, policy, seed=seed, **keywords).mean_regret()[-1] for seed in seeds])
+
+
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_contract_holds(name):
+    policy = fb.make_policy(name)
+    problems = {
+        label: problem
+        for label, problem in PROBLEMS.items()
+        if not (policy.observes == "context" and label == "resampled")
+    }
+    assert "no fault" in check_policy(policy, problems=problems, horizon=100)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_block_or_many_give_the_same_run_also_when_samples_are_drawn_in_chunks(name, monkeypatch):
+    monkeypatch.setattr("fedbandit_agents.inference.posterior._CHUNK", 500)
+    policy = fb.make_policy(name)
+    whole, split = (
+        fb.play(bandit(PROBLEMS["household"], policy), policy, seed=1, blocks=blocks)
+        for blocks in (None, [[3, 0, 7], [1], [2, 4, 5, 6, 8, 9, 10, 11]])
+    )
+    np.testing.assert_array_equal(whole.pulls, split.pulls)
+    np.testing.assert_array_equal(whole.ledger.per_round, split.ledger.per_round)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "Local-Thompson"])
+@pytest.mark.parametrize("estimate", [True, False])
+def test_communication_is_what_the_formula_says(name, estimate):
+    # Up: d + 1 scalars for each arm with news (and 2 for the residuals); down to all M: d + d(d+1)/2 for each arm
+    # with news (and the noise scale). At most ceil(log_growth(T / first)) + 1 rounds.
+    policy = fb.make_policy(name, estimate_sigma=estimate)
+    problem = PROBLEMS["synthetic"]
+    history = fb.play(bandit(problem, policy, 2**14), policy, seed=0, record=True)
+    M, d, up, down, rounds = problem.num_agents, problem.dim, 0, 0, 0
+    for turn in history.exchanges:
+        if turn.up is not None:
+            news = turn.up.present["theta"]
+            up += (d + 1) * int(news.sum()) + 2 * estimate * len(news)
+            down += M * ((d + d * (d + 1) // 2) * int(news.any(axis=0).sum()) + estimate)
+            rounds += 1
+    assert (history.ledger.scalars_up, history.ledger.scalars_down, history.ledger.rounds) == (up, down, rounds)
+    most = np.ceil(np.log(2**14 / policy.first_plan(history.constants)) / np.log(policy.growth)) + 1
+    assert 2 < rounds <= most
+    K = problem.num_arms
+    assert history.ledger.scalars <= most * M * (K * (d + 1) + 2 + K * (d + d * (d + 1) // 2) + 1)
+
+
+def test_agents_alone_say_nothing():
+    history = fb.play(bandit(PROBLEMS["synthetic"], LocalThompson()), LocalThompson(), seed=0)
+    assert history.ledger.rounds == history.ledger.scalars == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_agents", [1, 2])
+@pytest.mark.parametrize("noise_std", [0.0, 1.0])
+def test_few_agents_and_no_noise_are_no_trouble(name, num_agents, noise_std):
+    problem = fb.Synthetic(num_agents=num_agents, num_arms=4, context_std=0.0, noise_std=noise_std)
+    found = regrets(problem, fb.make_policy(name), range(3))
+    assert np.isfinite(found).all()
+    if noise_std == 0:
+        assert found.max() < 0.4 * 20
+
+
+def test_bernoulli_rewards_and_collinear_features_are_no_trouble():
+    contexts = fb.Gaussian(np.outer(np.linspace(0.5, 1, 8), [0.6, 0.8]), std=0.01)
+    theta = np.array([[0.5, 0.1], [0.2, 0.9], [0.4, 0.4]])
+    problem = fb.Linear(theta, contexts=contexts, feature_map=fb.Identity(3, 2), rewards="bernoulli")
+    assert regrets(problem, FedCI(), range(3)).mean() < 40  # uniform play: about 800
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"sigma": 0}, "sigma"),
+        ({"estimate_sigma": "yes"}, "estimate_sigma"),
+        ({"theta_std": -1}, "theta_std"),
+        ({"growth": 1}, "growth"),
+        ({"batches": 0}, "batches"),
+        ({"samples": 0}, "samples"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, named):
+    with pytest.raises(ValueError, match=f"^{named}: expected"):
+        FedCI(**parameters)
+    with pytest.raises(ValueError, match=r"^delta: expected"):
+        FedCIElimination(delta=1)
+
+
+# --- with known contexts, or none that last --------------------------------------------------------------------------
+
+
+def test_with_a_point_mass_fed_ci_is_its_relatives():
+    # Three names for one policy when there is nothing to infer.
+    problem = fb.Synthetic(num_agents=10, num_arms=4, context_std=0.0)
+    env = fb.HiddenContextBandit(problem, max_cycles=2**12, observe="context")
+    runs = [fb.play(env, policy, seed=0) for policy in (FedCI(), ExactThompson(), FederatedThompson())]
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run.pulls, runs[0].pulls)
+
+
+def test_resampled_contexts_are_taken_as_noise():
+    problem = fb.Synthetic(num_agents=50, context_std=0.2, context="resampled")
+    ours, thompson = (regrets(problem, policy, range(4), 2**13) for policy in (FedCI(), LocalThompson()))
+    assert ours.mean() < thompson.mean() / 4
+
+
+# --- the noise scale -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("label", "truth"), [("synthetic", 1.0), ("resampled", 1.0), ("movielens", 0.1)])
+@pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
+def test_the_noise_scale_is_found_whatever_was_assumed(label, truth, factor):
+    policy = FedCI(sigma=factor * truth)
+    rounds = fb.CommunicationRounds(bandit(PROBLEMS[label], policy, 2**14), policy)
+    rounds.reset(seed=0)
+    while not rounds.done:
+        rounds.advance()
+    (side,) = rounds._sides
+    # Some 300 degrees of freedom: a standard deviation of 4 %; what was assumed counts for 5 of them.
+    assert side.sigma == pytest.approx(truth, rel=0.2)
+
+
+# --- calibration -----------------------------------------------------------------------------------------------------
+
+TOLERANCE = (0.05, 0.035, 0.015)  # beside chance, at 50, 90 and 99 %
+# 1000 other runs held at least .490 / .888 / .985 there. With the scales of noise and scatter known, not estimated,
+# it was .497 / .900 / .989 with known and with resampled contexts, and .9885 of 99 % with tables: see `EXACT`.
+TOLERANCE_WHERE_EXACT = (0.012, 0.012, 0.005)
+# MovieLens while it explores: until the second round weights come from the prior of theta, where it is far too wide.
+TOLERANCE_AT_FIRST = {"movielens": (0.13, 0.065, 0.01), "movielens masked": (0.08, 0.045, 0.01)}
+
+
+def assert_shares(place, tolerance):
+    """The share of regions that hold the truth is right up to `tolerance` and 4 standard errors between runs.
+
+    With a true share at the edge of the tolerance that fails with probability 1.4e-4 for 40 runs (Student's t) and 6e-5
+    for 100: for 3 levels, 3 times, 8 problems of 40 runs and 3 of 100 together by chance with 0.012 at most.
+    """
+    for level, allowed in zip(LEVELS, tolerance, strict=True):
+        by_run = held(place, level)
+        chance = 4 * by_run.std(ddof=1) / np.sqrt(len(by_run))
+        assert abs(by_run.mean() - level) < allowed + chance, (level, by_run.mean(), chance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", EXACT)
+def test_where_the_posterior_is_nearly_exact_regions_hold_the_truth_nearly_as_often_as_they_say(label):
+    problem, observe = EXACT[label]
+    for place in places(problem, range(100), observe):
+        assert_shares(place, TOLERANCE_WHERE_EXACT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", APPROXIMATE)
+def test_posterior_regions_hold_the_truth_about_as_often_as_they_say(label):
+    at_first, *later = places(APPROXIMATE[label], range(40))
+    assert_shares(at_first, TOLERANCE_AT_FIRST.get(label, TOLERANCE))
+    for place in later:
+        assert_shares(place, TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["synthetic", "movielens", "household", "household masked"])
+def test_elimination_keeps_the_best_arm(label):
+    # All bounds of a run are to hold in at least 1 - delta of the runs. On other seeds 10 and 6 of 200 failed on masked
+    # and completed Household, none of 60 elsewhere. At 0.05, 6 of 30 or more would fail with probability 0.003.
+    policy, problem = FedCIElimination(delta=0.1), replace(APPROXIMATE[label], num_agents=20)
+    env, agents, failures, active = bandit(problem, policy, 2**13), np.arange(20), 0, []
+    for seed in range(30):
+        rounds = fb.CommunicationRounds(env, policy)
+        rounds.reset(seed=seed)
+        failed = False
+        while not rounds.done:
+            rounds.advance()
+            (side,) = rounds._sides
+            belief, truth = side.posterior(), env.instance.means
+            best = side.looks_best(belief)
+            above = truth - truth[agents, best][:, None]
+            failed |= bool((above > belief.most_above(best, side.alpha, side.ignored)).any())
+            failed |= not side.active[agents, truth.argmax(axis=1)].all()
+        failures += failed
+        active.append(side.active.mean())
+    assert failures <= 5
+    assert np.mean(active) < 0.5
+
+
+# --- regret ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problem", "share"),
+    [
+        (fb.Synthetic(num_agents=50, context_std=0.2), 1 / 10),
+        (fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1), 1 / 10),
+        (fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1, factors="masked"), 1 / 10),
+        (fb.Household(num_agents=50, noise_std=0.1), 1 / 10),
+        (fb.Synthetic(num_agents=50, context_std=0.05, error="classical"), 1),
+    ],
+    ids=["synthetic", "completed", "masked", "household", "classical"],
+)
+def test_regret_is_a_tenth_of_fed_pecd_where_that_keeps_wrong_arms(problem, share):
+    ours = regrets(problem, FedCI(), range(5), 2**17)
+    theirs = regrets(problem, fb.make_policy("Fed-PECD", sigma=problem.noise_std), range(5), 2**17)
+    assert (ours < share * theirs).all(), (ours, theirs)
+
+
+@pytest.mark.slow
+def test_on_movielens_inference_costs_at_most_three_times_the_floor():
+    problem = fb.MovieLens(num_agents=100, context_std=0.1, noise_std=0.1)
+    ours, floor = (regrets(problem, policy, range(5), 2**17).mean() for policy in (FedCI(), ExactThompson()))
+    assert floor < ours < 3 * floor
+
+
+def test_each_relative_lacks_what_it_lacks():
+    problem = fb.Household(num_agents=40, noise_std=0.1, factors="masked")
+    ours, biased, alone, exact = (
+        regrets(problem, policy, range(3), 2**14).mean()
+        for policy in (FedCI(), FederatedThompson(), LocalThompson(), ExactThompson())
+    )
+    assert exact < ours < min(alone / 2, biased / 5)
+
+
+# --- wrong assumptions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Misjudged:
+    """A problem whose agents are shown a Gaussian mu of another spread, or off centre by `offset` of its spread."""
+
+    problem: fb.Synthetic | fb.MovieLens
+    spread: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def num_agents(self):
+        return self.problem.num_agents
+
+    def instance(self, rng, context_rng):
+        whole = self.problem.instance(rng, context_rng)
+        mean, std = whole.distribution.mean, whole.distribution.std[0]
+        off = self.offset * std * context_rng.standard_normal(mean.shape)
+        return replace(whole, distribution=fb.Gaussian(mean + off, std=self.spread * std))
+
+
+MASKED = fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1, factors="masked")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [{"spread": 1 / 3}, {"spread": 3.0}, {"offset": 1.0}], ids=str)
+def test_a_wrong_mu_costs_something_but_stays_a_tenth_of_fed_pecd(change):
+    problem = Misjudged(MASKED, **change)
+    ours = regrets(problem, FedCI(), range(5), 2**16)
+    theirs = regrets(problem, fb.make_policy("Fed-PECD", sigma=0.1), range(5), 2**16)
+    assert ours.mean() < theirs.mean() / 10
+
+
+@pytest.mark.slow
+def test_a_wrong_noise_scale_hurts_only_if_it_is_not_estimated():
+    right = regrets(MASKED, FedCI(), range(5), 2**16).mean()
+    for factor in (1 / 3, 3):
+        assert regrets(MASKED, FedCI(sigma=factor * 0.1), range(5), 2**16).mean() < 1.5 * right
+        assert regrets(MASKED, FedCI(sigma=factor * 0.1, estimate_sigma=False), range(5), 2**16).mean() > 1.5 * right
+
+
+@pytest.mark.parametrize("dropout", [0.3, 0.9])
+def test_lost_reports_cost_little(dropout):
+    problem = fb.Household(num_agents=40, noise_std=0.1)
+    whole, lossy = (
+        regrets(problem, FedCI(), range(3), 2**13, faults=faults).mean() for faults in (None, Faults(dropout=dropout))
+    )
+    assert lossy < 6 * whole

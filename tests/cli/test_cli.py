@@ -1,0 +1,258 @@
+"""The command `fedbandit`: what it prints, what it writes, and its exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import experiment_policies  # noqa: F401 - registers its policies
+import pytest
+
+import fedbandit_envs as fb
+from fedbandit_envs.cli.main import main
+from fedbandit_envs.cli.options import value_of
+
+QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
+FEDBANDIT = [sys.executable, "-m", "fedbandit_envs"]
+
+
+def error_of(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err.strip()
+
+
+def test_list_names_every_environment_and_policy_with_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for name in (*fb.environment_ids(), *fb.policy_names(), "delta=0.1", "context_std=0.05"):
+        assert name in text
+    assert main(["list", "policies"]) == 0
+    assert "Synthetic-v0" not in capsys.readouterr().out
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    from importlib.metadata import version
+
+    assert capsys.readouterr().out == f"fedbandit {version('fedbandit-envs')}\n"
+
+
+@pytest.mark.parametrize("command", ["", "list", "run", "sweep", "plot", "compare", "audit", "reproduce", "data"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    assert f"  fedbandit {command}" in capsys.readouterr().out
+
+
+def test_run_shows_a_summary_and_writes_into_its_folder_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policies = ["--policy", "Uniform", "--policy", "Fed-PECD delta=0.05 label=tight"]
+    assert main(["run", *QUICK, *policies, "--trials", "2", "--out", "here", "--executor", "serial"]) == 0
+    assert "tight" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    written = fb.Experiment.read("here/experiment.toml")
+    assert written.arguments["max_cycles"] == 64
+    assert written.policies[1].parameters["delta"] == 0.05
+
+
+def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *QUICK, "--policy", "Uniform", "--trials", "1", "--executor", "serial"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_can_be_changed_by_options(tmp_path: Path) -> None:
+    fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 4, "max_cycles": 10}).write(tmp_path / "e.toml")
+    options = ["--trials", "2", "--seed", "5", "--set", "num_agents=3", "--policy", "Oracle"]
+    assert (
+        main(["run", str(tmp_path / "e.toml"), *options, "--out", str(tmp_path / "out"), "--executor", "serial"]) == 0
+    )
+    written = fb.Experiment.read(tmp_path / "out" / "experiment.toml")
+    assert (written.trials, written.seed, written.labels) == (2, 5, ["Oracle"])
+    assert (written.arguments["num_agents"], written.arguments["max_cycles"]) == (3, 10)
+
+
+def test_sweep_compare_and_plot_work_on_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "sweep")
+    policies = ["--policy", "Uniform", "--policy", "Oracle"]
+    over = ["--over", "num_agents=2,4", "--trials", "2", "--executor", "serial"]
+    assert main(["sweep", *QUICK, *policies, *over, "--out", out]) == 0
+    assert {"sweep.csv", "sweep.pdf", "sweep.png"} <= {path.name for path in (tmp_path / "sweep").iterdir()}
+    capsys.readouterr()
+    assert main(["compare", out, "--at", "10,64", "--format", "json"]) == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    assert [row["policy"] for row in json.loads(tables[0])] == ["Uniform", "Oracle"]
+    assert main(["compare", f"{out}/num_agents=2", "--kind", "paper_regret"]) == 0
+    assert "comparisons (2 trials)" in capsys.readouterr().out
+    assert main(["plot", f"{out}/num_agents=2", "--figure", "agents", "--format", "svg"]) == 0
+    assert (tmp_path / "sweep" / "num_agents=2" / "agents.svg").stat().st_size > 1000
+    assert main(["plot", out, "--out", str(tmp_path / "figures")]) == 0
+    assert (tmp_path / "figures" / "sweep.pdf").exists()
+
+
+def test_audit_prints_the_claims_and_passes_an_honest_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK, "--policy", "Fed-PE"]) == 0
+    assert "scalars sent, both ways" in capsys.readouterr().out
+
+
+def test_audit_fails_when_a_claim_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedbandit_envs.rounds import claims as module
+
+    false = module.Audit((module.Claim("one is at most zero", 0, 1),))
+    monkeypatch.setattr(module, "audit", lambda history: false)
+    assert main(["audit", *QUICK, "--policy", "Uniform"]) == 1
+
+
+def test_data_check_counts_the_eligible_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check"]) == 0
+    assert "completed: 943 users, 30 arms, 802 eligible users" in capsys.readouterr().out
+    (tmp_path / "u.data").write_text("1\t1\t5\t0\n")
+    assert main(["data", "check", str(tmp_path / "u.data")]) == 2
+    assert "is not the u.data of MovieLens-100K" in error_of(capsys)
+    assert main(["data", "fetch"]) == 2
+
+
+def test_a_failing_trial_gives_exit_code_1_and_the_command_that_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert main(["run", *QUICK, "--policy", "Test-Fails", "--trials", "8", "--out", out, "--executor", "serial"]) == 1
+    first, second, *_ = error_of(capsys).splitlines()
+    assert "failed: TwoArgumentsError: no luck" in first
+    command = second.strip().removeprefix("alone: fedbandit ").split()
+    trial = command[command.index("--trial") + 1]
+    assert main([argument for argument in command if argument != "--debug"]) == 1
+    assert f"trial {trial} (seed" in error_of(capsys)
+    finished = {int(path.stem.removeprefix("trial_")) for path in (tmp_path / "out").glob("trial_*")}
+    assert finished
+    assert int(trial) not in finished
+
+
+def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    policy = ["--policy", "Test-Fails share=1.0"]
+    assert main(["run", *QUICK, *policy, "--trials", "9", "--executor", "serial"]) == 1
+    lines = error_of(capsys).splitlines()
+    assert (len(lines), lines[-1]) == (11, "and 4 more trials")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "expected an experiment FILE, or --env and --policy"),
+        (["run", "nowhere.toml"], "nowhere.toml: expected a readable experiment file"),
+        (["run", "--env", "Synthetc", "--policy", "Uniform"], "did you mean 'fedbandit/Synthetic-v0'"),
+        (["run", *QUICK, "--policy", "Unifrm"], "did you mean 'Uniform'"),
+        (["run", *QUICK, "--policy", "Fed-PE delt=1"], "did you mean 'delta'"),
+        (["run", *QUICK, "--policy", "Uniform", "--trials", "0"], "trials: expected a whole number of at least 1"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "dim"], "expected KEY=VALUE, got 'dim'"),
+        (["run", *QUICK, "--policy", "Uniform", "--executor", "seral"], "did you mean 'serial'"),
+        (["run", *QUICK, "--policy", "Uniform", "--workers", "0"], "expected a whole number of at least 1, got 0"),
+        (["run", *QUICK, "--policy", "Uniform", "--workers", "2", "--executor", "serial"], "got both"),
+        (
+            ["run", *QUICK, "--policy", "Uniform", "--trial", "-1"],
+            "trial: expected a whole number of at least 0, got -1",
+        ),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim"], "--over: expected NAME=V1,V2"),
+        (["reproduce", "--trials", "0", "--out", "x"], "trials: expected a whole number of at least 1"),
+    ],
+)
+def test_wrong_settings_give_exit_code_2_and_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    text = error_of(capsys)
+    assert text.startswith("fedbandit: error: ")
+    assert message in text
+    assert "\n" not in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["compare", "nowhere"], ["plot", "nowhere"]])
+def test_a_folder_without_results_gives_exit_code_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 1
+    assert "nowhere: expected the results of a run or of one sweep, got no such folder" in error_of(capsys)
+
+
+def test_wrong_grammar_gives_exit_code_2() -> None:
+    for arguments in ([], ["rum"], ["reproduce", "--panel", "e"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+
+
+def test_debug_shows_the_traceback() -> None:
+    for arguments in (["--debug", "run", "nowhere.toml"], ["run", "nowhere.toml", "--debug"]):
+        with pytest.raises(ValueError, match=r"nowhere\.toml"):
+            main(arguments)
+
+
+def test_it_works_without_a_terminal(tmp_path: Path) -> None:
+    command = [*FEDBANDIT, "run", *QUICK, "--policy", "Uniform", "--trials", "2", "--out", str(tmp_path / "out")]
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0
+    assert ran.stderr == ""
+    assert "Uniform" in ran.stdout
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    slow = ["--env", "Synthetic", "--policy", "Fed-PECD", "--set", "max_cycles=2**16", "--trials", "500"]
+    command = [*FEDBANDIT, "run", *slow, "--out", str(tmp_path / "out"), "--workers", "1"]
+    # As a terminal does, the signal goes to the whole group: workers must leave it to their parent.
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a shell's background
+    )
+    while not list((tmp_path / "out").glob("trial_*")):
+        assert run.poll() is None
+        time.sleep(0.02)
+    os.killpg(run.pid, signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "of 500 trials, which are kept in" in errors
+    assert "the same command goes on from there" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+    run = subprocess.Popen([*FEDBANDIT, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    assert run.stderr is not None
+    run.stdout.close()
+    errors = run.stderr.read()
+    run.wait()
+    run.stderr.close()
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("2**17", 131072),
+        ("2^3", 8),
+        ("0.5", 0.5),
+        ("true", True),
+        ("False", False),
+        ("[0.1, 0.2]", [0.1, 0.2]),
+        ("classical", "classical"),
+        ("1979-05-27", "1979-05-27"),
+    ],
+)
+def test_values_are_read_as_toml_or_as_text(text: str, value: object) -> None:
+    assert value_of(text) == value

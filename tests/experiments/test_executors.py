@@ -1,0 +1,118 @@
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from experiment_policies import die, double, sleep_and_tell, threads_of_linear_algebra
+
+from fedbandit_envs.experiments.executors import local as executors
+from fedbandit_envs.experiments.executors.local import Processes, Serial, WorkerLost, make_executor, outcomes
+
+
+def collected(executor: executors.Executor, fn: Any, tasks: list[tuple[Any, ...]]) -> dict[int, Any]:
+    with executor:
+        return {task[0]: outcome for task, outcome in outcomes(executor, fn, tasks)}
+
+
+@pytest.mark.parametrize("name", ["serial", "processes:1", "processes:2"])
+def test_every_task_comes_back_with_its_result(name: str) -> None:
+    assert collected(make_executor(name), double, [(n,) for n in range(9)]) == {n: 2 * n for n in range(9)}
+
+
+def test_an_exception_is_the_outcome_of_its_task_alone() -> None:
+    found = collected(Serial(), lambda n: 1 // n, [(0,), (1,)])
+    assert isinstance(found[0], ZeroDivisionError)
+    assert found[1] == 1
+
+
+def test_a_task_whose_worker_dies_is_tried_again(tmp_path: Path) -> None:
+    tasks = [(n, 1 if n == 2 else 0, str(tmp_path)) for n in range(6)]
+    assert collected(Processes(2), die, tasks) == {n: 2 * n for n in range(6)}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_task_that_always_kills_its_worker_is_blamed_and_no_other(tmp_path: Path) -> None:
+    tasks = [(n, 99 if n == 1 else 0, str(tmp_path)) for n in range(6)]
+    found = collected(Processes(2), die, tasks)
+    assert isinstance(found.pop(1), WorkerLost)
+    assert found == {n: 2 * n for n in (0, 2, 3, 4, 5)}
+
+
+def test_workers_use_one_thread_for_linear_algebra_and_the_environment_is_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    with Processes(1) as workers:
+        assert workers.submit(threads_of_linear_algebra).result() == "1"
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+    assert "MKL_NUM_THREADS" not in os.environ
+
+
+def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
+    def fail_while_a_worker_sleeps() -> None:
+        with Processes(1) as workers:
+            workers.submit(sleep_and_tell, str(tmp_path), 60)
+            while not list(tmp_path.iterdir()):
+                time.sleep(0.01)
+            raise RuntimeError("stop")
+
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="stop"):
+        fail_while_a_worker_sleeps()
+    assert time.monotonic() - start < 30
+    (pid,) = (int(path.name) for path in tmp_path.iterdir())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_script_without_a_main_guard_is_told_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from fedbandit_envs.experiments.executors.local import Processes\nwith Processes(1) as workers:\n    pass\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert "call this under `if __name__ == '__main__':`" in ran.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("process", "did you mean 'processes'"),
+        ("processes:two", "expected 'processes' or 'processes:N'"),
+        ("processes:0", "expected a whole number of at least 1, got 0"),
+        ("serial:2", "expected 'serial' without an argument"),
+        ("", "expected one of"),
+    ],
+)
+def test_unknown_executors_are_refused(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_executor(name)
+
+
+def test_no_more_tasks_are_under_way_than_the_workers_need() -> None:
+    class Counting(Serial):
+        workers = 3
+        under_way: list[Future[Any]]
+
+        def __init__(self) -> None:
+            self.under_way, self.most = [], 0
+
+        def submit(self, fn: Any, /, *args: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            self.under_way.append(future)
+            self.most = max(self.most, len(self.under_way))
+            if len(self.under_way) == 6 or args[0] == 19:
+                for waiting in self.under_way:
+                    waiting.set_result(None)
+                self.under_way.clear()
+            return future
+
+    counting = Counting()
+    assert len(collected(counting, double, [(n,) for n in range(20)])) == 20
+    assert counting.most == 6

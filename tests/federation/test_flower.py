@@ -1,0 +1,168 @@
+"""Over real Flower processes: SuperLink, SuperNodes and an app process for each message."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from federation_loop import Loop, federated, in_process, settings
+from proc import children_of, listening, running_with
+
+from fedbandit_envs import History
+from fedbandit_envs.federation.local import FederationError, federate
+from fedbandit_envs.federation.processes import Processes
+from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.rounds.faults import Faults, QuorumLost
+
+pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # their warnings are not ours
+flwr = pytest.importorskip("flwr")
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder; every process that was started for it must be gone in the end."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+    yield tmp_path
+    assert processes_of(tmp_path) == []
+
+
+def processes_of(folder: Path) -> list[int]:
+    return running_with(f"FLWR_HOME={folder / 'flower'}")
+
+
+def of(policy: str, agents: int, horizon: int) -> Settings:
+    """With 10 arms: 10 steps of initialisation, then phases of 12, 14, ... steps, each after a turn without pulls."""
+    return settings(policy, num_agents=agents, num_arms=10, max_cycles=horizon)
+
+
+def assert_same(one: History, other: History) -> None:
+    np.testing.assert_array_equal(one.steps, other.steps)
+    np.testing.assert_array_equal(one.pulls, other.pulls)
+    np.testing.assert_array_equal(one.active, other.active)
+    np.testing.assert_array_equal(one.ledger.per_agent, other.ledger.per_agent)
+    np.testing.assert_array_equal(one.ledger.per_round, other.ledger.per_round)
+
+
+@pytest.mark.parametrize(
+    ("policy", "agents", "clients", "horizon"),
+    [("Fed-PECD", 4, 2, 30), ("Fed-PECD", 3, 3, 13), ("Fed-PE", 4, 2, 13), ("Fed-PE", 2, 2, 30)],
+)
+def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
+    policy: str, agents: int, clients: int, horizon: int, out: Path
+) -> None:
+    run = of(policy, agents, horizon)
+    addresses: set[str] = set()
+    turns: list[int] = []
+
+    def on_progress(turn: dict[str, Any]) -> None:
+        turns.append(turn["turn"])
+        addresses.update(listening(set(processes_of(out))))
+
+    history = federate(run, clients, out=out, on_progress=on_progress)
+    assert_same(history, in_process(run))
+    assert history.faults == ()
+    assert turns == list(range(len(turns)))
+    assert len(addresses) == 1 + clients
+    assert all(address.startswith("127.0.0.1:") for address in addresses), addresses
+
+
+def test_flower_carries_the_counted_bytes_and_little_else() -> None:
+    """The serialised content of every message of a run; what is above the count is measured, not charged."""
+    from flwr.common.serde import recorddict_to_proto
+
+    from fedbandit_envs.federation.flower import _content
+
+    loop = Loop(of("Fed-PECD", 3, 100), [[0], [1], [2]])
+    coordinator = federated(loop)
+    packets = [packet for _, packet in loop.sent + loop.answered]
+    sizes = [len(recorddict_to_proto(_content(packet)).SerializeToString()) for packet in packets]
+    counted = coordinator.ledger.bytes_up + coordinator.ledger.bytes_down
+    arrays = sum(len(v) for p in packets for n, v in p.items() if n != "header" and not n.endswith("?"))
+    assert arrays == counted
+    assert counted < sum(sizes) < counted + 600 * len(packets)
+
+
+class Killing:
+    """Kills the SuperNodes of some clients, with all their children, after a turn."""
+
+    def __init__(self, turn: int, clients: list[int]):
+        self._turn, self._clients = turn, clients
+        self._processes: Processes | None = None
+
+    def started(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def progress(self, turn: dict[str, Any]) -> None:
+        if turn["turn"] == self._turn:
+            assert self._processes is not None
+            for client in self._clients:
+                supernode = self._processes.pid(f"client-{client:03d}")
+                for pid in {supernode, *children_of(supernode)}:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> None:
+    run = of("Fed-PECD", 3, 13)
+    killing = Killing(0, [1])
+    history = federate(run, 3, out=out, timeout=30, on_progress=killing.progress, on_start=killing.started)
+    assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 1), (1, 2)]
+    assert np.isfinite(history.regret()[:, [0, 2]]).all()
+    assert (history.pulls[-1].sum(axis=1) == [13, 10, 13]).all()
+    expected = in_process(run, Faults(schedule={1: range(1, 9)}))
+    np.testing.assert_array_equal(history.pulls[:, [0, 2]], expected.pulls[:, [0, 2]])
+    np.testing.assert_array_equal(history.ledger.per_round[:, :2], expected.ledger.per_round[:, :2])
+
+
+def test_without_a_quorum_the_run_stops_and_goes_on_later_as_if_nothing_had_been(out: Path) -> None:
+    run = of("Fed-PE", 3, 13)
+    killing = Killing(0, [0, 1])
+    with pytest.raises(QuorumLost, match=rf"round 1: expected .* 50% of 3 agents, got 1 .* from the state in {out}"):
+        federate(run, 3, out=out, timeout=25, on_progress=killing.progress, on_start=killing.started)
+    assert processes_of(out) == []
+    history = federate(run, 3, out=out)
+    assert_same(history, in_process(run))
+
+
+def test_a_reward_source_of_the_supernodes_own_that_fails_costs_that_round(out: Path) -> None:
+    run = of("Fed-PECD", 3, 13)
+    history = federate(run, 3, out=out, rewards={1: "flower_rewards:FailsOnce"})
+    assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 0)]
+    assert_same(history, in_process(run, Faults(schedule={1: [0]})))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_leaves_no_process_behind(number: signal.Signals, out: Path) -> None:
+    command = [sys.executable, "-m", "fedbandit_envs", "federate", "--policy", "Fed-PECD", "--agents", "2"]
+    process = subprocess.Popen(
+        [*command, "--set", "max_cycles=30", "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a shell's background
+    )
+    deadline = time.monotonic() + 120
+    while not list(out.glob("flower/apps/*")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert len(processes_of(out)) >= 4
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number
+    assert processes_of(out) == []
+
+
+def test_an_error_of_the_server_ends_the_run_and_all_processes(out: Path) -> None:
+    run = of("Fed-PECD", 2, 13)
+    broken = Settings(run.policy, {"delta": 2.0}, run.constants, run.environment, run.arguments, run.seed)
+    with pytest.raises(FederationError, match="ValueError: delta: expected a number strictly between 0 and 1"):
+        federate(broken, 2, out=out)
+
+
+def test_another_run_in_the_same_folder_is_refused(out: Path) -> None:
+    (out / "run.json").write_text(json.dumps({}))
+    with pytest.raises(RuntimeError, match="got one of another run; choose another folder"):
+        federate(of("Fed-PECD", 2, 13), 2, out=out)

@@ -1,0 +1,112 @@
+"""Tiny policies and tasks for the tests of experiments; a module of its own, so that worker processes can import it."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedbandit_envs as fb
+from fedbandit_envs.protocol.registry import policy_names, register_policy
+
+
+@dataclass(frozen=True)
+class OneArm(fb.Policy):
+    """Plays one arm in pieces of the horizon, and sends one number after each."""
+
+    arm: int = 0
+    pieces: int = 4
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        return OneArmAgents(self, view)
+
+    def server(self, constants: fb.Constants) -> "Listener":
+        return Listener()
+
+
+class OneArmAgents(fb.AgentSide):
+    def __init__(self, policy: OneArm, view: fb.View):
+        self.policy, self.view = policy, view
+
+    def plan(self, down: Any, remaining: int) -> fb.Plan:
+        constants = self.view.constants
+        arms = np.full(len(self.view.agents), self.policy.arm)
+        return fb.Plan.play(arms, constants.num_arms, constants.horizon // self.policy.pieces)
+
+    def report(self, feedback: fb.Feedback) -> fb.Message:
+        return fb.Message("mean", {"mean": feedback.played_sums}, self.view.agents)
+
+
+class Listener(fb.ServerSide):
+    def answer(self, up: fb.Message) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class FailsSometimes(OneArm):
+    """Raises in trials whose first feature says so."""
+
+    share: float = 0.5
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        if view.randomness.draws(0).uniforms()[0] < self.share:
+            raise TwoArgumentsError("no", "luck")
+        return super().agents(view)
+
+
+@dataclass(frozen=True)
+class Sleeps(OneArm):
+    """Takes its time."""
+
+    seconds: float = 0.5
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        time.sleep(self.seconds)
+        return super().agents(view)
+
+
+class TwoArgumentsError(Exception):
+    """Breaks a process pool when it is pickled: it can't be made again from its one argument."""
+
+    def __init__(self, first: str, second: str):
+        super().__init__(f"{first} {second}")
+
+
+def register() -> None:
+    for name, policy in (("Test-One-Arm", OneArm), ("Test-Fails", FailsSometimes), ("Test-Sleeps", Sleeps)):
+        if name not in policy_names():
+            register_policy(name, policy)
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def die(number: int, times: int, folder: str) -> int:
+    """Kills its process the first `times` times that it is called with `number`."""
+    died = len(list(Path(folder).glob(f"{number}-*")))
+    if died < times:
+        (Path(folder) / f"{number}-{died}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 2 * number
+
+
+def threads_of_linear_algebra() -> str | None:
+    return os.environ.get("OPENBLAS_NUM_THREADS")
+
+
+def sleep_and_tell(folder: str, seconds: float) -> None:
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(seconds)
+
+
+def small(trials: int = 5, **changes: Any) -> fb.Experiment:
+    arguments = {"num_agents": 6, "num_arms": 3, "max_cycles": 64, "error": "classical"}
+    fields: dict[str, Any] = {"policies": ["Test-One-Arm", "Fed-PECD", "Fed-PE"], "seed": 3} | changes
+    return fb.Experiment("fedbandit/Synthetic-v0", arguments=arguments, trials=trials, **fields)
+
+
+register()

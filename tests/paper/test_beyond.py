@@ -1,0 +1,82 @@
+"""The comparison beyond the paper, on a small scale: what it runs, writes and decides."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from fedbandit_envs.cli.main import main
+from fedbandit_envs.paper import beyond, robustness
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(beyond, "LONG", 2**6)
+    monkeypatch.setattr(beyond, "SHORT", 2**4)
+    monkeypatch.setattr(beyond, "AGENTS", 3)
+    one_spread = {name: (of, arguments, spreads[1:2]) for name, (of, arguments, spreads) in beyond.FAMILIES.items()}
+    monkeypatch.setattr(beyond, "FAMILIES", one_spread)
+    monkeypatch.setattr(robustness, "HORIZON", 2**7)
+    kept = (
+        "all assumptions right",
+        "centre of mu off by its spread",
+        "noise of Student's t with 3 degrees",
+        "2 agents",
+    )
+    monkeypatch.setattr(robustness, "CASES", {name: robustness.CASES[name] for name in kept})
+
+
+@pytest.mark.slow
+def test_every_setting_is_run_and_told(small, tmp_path):
+    found = beyond.beyond(tmp_path, trials=1, executor="serial")
+    assert set(found.long) == set(found.short) == set(beyond.settings()) == set(found.goals["setting"])
+    assert {setting.partition("-")[0] for setting in found.long} == {"synthetic", "movielens", "household", "linear"}
+    assert {"KK-UCB", "DisLinUCB", "Fed-CI", "Fed-PECD"} <= set(found.short["linear"].labels)
+    names = ("report.md", "goals.csv", "robustness.csv", "long.csv", "spread.png", "communication.pdf")
+    assert all((tmp_path / "beyond" / name).stat().st_size for name in names)
+    with open(tmp_path / "beyond" / "goals.csv", newline="") as file:
+        row = next(csv.DictReader(file))
+    assert float(row["Fed-CI"]) == pytest.approx(found.long[row["setting"]].final("Fed-CI").mean())
+
+
+def test_the_command_shows_the_goals(small, tmp_path, capsys, monkeypatch):
+    shown = {"setting": ["synthetic-0.1"], "goal": ["holds"]}
+    monkeypatch.setattr(beyond, "beyond", lambda *_, **__: beyond.Beyond({}, {}, shown, {}))
+    monkeypatch.setattr("fedbandit_envs.paper.panels.HORIZON", 2**7)
+    main(["reproduce", "--beyond", "--panel", "a", "--trials", "2", "--executor", "serial", "--out", str(tmp_path)])
+    assert "synthetic-0.1  holds" in capsys.readouterr().out
+
+
+class FakeResult:
+    def __init__(self, ours, theirs, floor, wrong):
+        self.numbers = {"Fed-CI": ours, "Fed-PECD": theirs, "Exact-Thompson": floor}
+        self.wrong = wrong
+
+    def final(self, label, name="mean_regret"):
+        if name == "wrong_share":
+            return np.full(3, self.wrong)
+        return np.array(self.numbers[label]) if name == "mean_regret" else np.full(3, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "wrong", "allowed", "goal", "near"),
+    [
+        ([9, 10, 11], 0.2, 0.1, "holds", "holds"),  # a tenth is 20
+        ([29, 30, 32], 0.2, 0.1, "fails", "fails"),
+        ([29, 30, 32], 0.01, 1.0, "holds", "fails"),
+        ([10, 20, 30], 0.2, 0.1, "undecided", "undecided"),
+    ],
+)
+def test_goals_are_decided_by_pairs(ours, wrong, allowed, goal, near):
+    row = beyond.goal_row("movielens-masked-0.1", FakeResult(ours, [199, 200, 201], [6.9, 7, 7.1], wrong))
+    assert (row["allowed"], row["goal"], row["within 3 floors"]) == (allowed, goal, near)
+    assert row["ratio to the floor"] == pytest.approx(np.mean(ours) / 7)
+
+
+def test_heavy_tailed_noise_has_the_scale_it_should_have():
+    counts = np.full((200, 5), 40)
+    sums = robustness._inverse_chi_squares(np.random.default_rng(0), counts)
+    # Numbers 1 / chi^2_3 have mean 1 and no variance: the mean of 40,000 is within 10 % but for rare extremes.
+    assert sums.shape == counts.shape
+    assert sums.mean() / 40 == pytest.approx(1, rel=0.1)
+    assert (robustness._inverse_chi_squares(np.random.default_rng(0), np.zeros((2, 2), dtype=int)) == 0).all()
