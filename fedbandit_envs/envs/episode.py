@@ -1,19 +1,25 @@
 """The array core of every environment: an episode of one instance, stepped by arrays or by whole plans."""
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.problems.instance import REGRETS, BanditInstance
 from fedbandit_envs.problems.rewards import RewardLaw, reward_law
-from fedbandit_envs.protocol.plans import Feedback, Plan, places
-from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, places
 from fedbandit_envs.seeding import RowDraws, Stream
 
-_AHEAD = 256  # single pulls whose random numbers are drawn together, at most, and
-_AT_ONCE = 1 << 18  # of these numbers, so that many agents need no more memory
-_WHOLE = np.dtype(np.int64)
+_STEPS_PER_DRAW = 256  # steps whose random numbers are drawn in one call
+_NUMBERS_PER_DRAW = 2**18  # never more than this, to bound memory
+
+
+class UpcomingSteps(NamedTuple):
+    """The random numbers of the next steps, and the law that makes rewards of them."""
+
+    law: RewardLaw
+    noise: FloatArray  #: (steps, n, ...)
+    uniforms: FloatArray  #: (steps, n)
 
 
 class Episode:
@@ -27,7 +33,7 @@ class Episode:
         self._seed, self._num_agents, self._rows = seed, num_agents, rows
         self._law: RewardLaw = reward_law(instance)
         numbers = num_agents * (1 + self._law.normals_per_pull)  # of one pull, whatever the block
-        self._ahead = max(1, min(_AHEAD, _AT_ONCE // numbers))
+        self._ahead = max(1, min(_STEPS_PER_DRAW, _NUMBERS_PER_DRAW // numbers))
         self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:
         self._noise: FloatArray = np.empty(0)  # (block, n, ...)
         self._uniforms: FloatArray = np.empty(0)  # (block, n)
@@ -43,7 +49,7 @@ class Episode:
         return self._law.single(arms, self._noise[place], self._uniforms[place])
 
     def _at_hand(self, stream: Stream, number: int) -> int:
-        """Draw the block of single pulls to which this one belongs, if it is not at hand, and say its place in it."""
+        """The place of pull `number` in the buffered random numbers; refills the buffer when the pull is not in it."""
         block, place = divmod(number, self._ahead)
         if (stream, block) != self._drawn:
             draws, law = self._draws(stream, block), self._law
@@ -54,53 +60,28 @@ class Episode:
             self._drawn = (stream, block)
         return place
 
-    def follow(self, agents: StepAgents, most: int, passed: Callable[[IntArray], None]) -> None:
-        """`most` plans of one step or fewer, which `agents` choose on the way; `passed` is given their arms (steps, n).
-
-        Also when the agents fail: then those of the steps before, from which the run can go on.
-
-        Raises:
-            ProtocolError: that names what is wrong with what they chose. It may be found late: the run is lost.
-        """
+    def upcoming(self, most: int) -> "UpcomingSteps":
+        """The rewards of the next plans of one step, `most` of them or fewer; `skip` says how many were played."""
         place = self._at_hand(Stream.SHORT_PLANS, self.plans)
-        noise, uniforms = self._noise[place : place + most], self._uniforms[place : place + most]
-        n, num_arms = self.instance.means.shape
-        arms = np.zeros((len(noise), n), dtype=np.int64)
-        shown, once = arms.view(), np.ones(n, dtype=np.int64)
-        shown.setflags(write=False)
-        once.setflags(write=False)
-        choose, paid, learn, done = agents.choose, self._law.single, agents.learn, 0
-        try:
-            for row, arm, own_noise, own_uniforms in zip(arms, shown, noise, uniforms, strict=True):
-                chosen = choose()
-                if type(chosen) is not np.ndarray or chosen.dtype is not _WHOLE or chosen.shape != (n,):
-                    chosen = agents.checked(chosen)
-                row[:] = chosen
-                rewards = paid(arm, own_noise, own_uniforms)
-                rewards.setflags(write=False)
-                done += 1
-                learn(arm, once, rewards)
-        finally:
-            if np.maximum.reduce(arms.view(np.uint64), axis=None) >= num_arms:  # what is below 0 becomes huge
-                first = np.flatnonzero(((arms < 0) | (arms >= num_arms)).any(axis=1))[0]
-                agents.checked(arms[first])
-            self.steps += done
-            self.plans += done
-            passed(arms[:done])
+        return UpcomingSteps(self._law, self._noise[place : place + most], self._uniforms[place : place + most])
 
-    def pull(self, plan: Plan) -> Feedback:
+    def skip(self, steps: int) -> None:
+        """Count `steps` plans of one step, whose rewards `upcoming` gave."""
+        self.steps += steps
+        self.plans += steps
+
+    def pull(self, plan: CheckedPlan) -> Feedback:
         """The whole plan at once: the same in distribution as stepping through it."""
         if plan.length == 1:
             return self._pull_once(plan)
-        played = plan.length - plan.exploration
-        counts = np.empty((len(played), plan.explore.shape[1] + 1))
-        counts[:, :-1], counts[:, -1] = plan.explore, played
+        counts = np.empty((len(plan.arm), plan.explore.shape[1] + 1))
+        counts[:, :-1], counts[:, -1] = plan.explore, plan.length - plan.exploration
         sums = self._law.sums(plan.arm, counts, self._draws(Stream.PLANS, self.plans))
         self.steps += plan.length
         self.plans += 1
-        return Feedback(plan.explore, sums[:, :-1], plan.arm, played, sums[:, -1])
+        return Feedback.of(plan, sums[:, :-1], sums[:, -1])
 
-    def _pull_once(self, plan: Plan) -> Feedback:
+    def _pull_once(self, plan: CheckedPlan) -> Feedback:
         """A plan of one step: an agent either explores or plays its arm."""
         number = self.plans
         self.steps += 1
@@ -108,13 +89,12 @@ class Episode:
         explored_sums = np.zeros(plan.explore.shape)
         if not plan.explores:
             rewards = self._single(plan.arm, Stream.SHORT_PLANS, number)
-            return Feedback(plan.explore, explored_sums, plan.arm, np.ones(len(rewards), dtype=np.int64), rewards)
+            return Feedback.of(plan, explored_sums, rewards)
         exploring = plan.explore.any(axis=1)
         arms = np.where(exploring, plan.explore.argmax(axis=1), plan.arm)
         rewards = self._single(arms, Stream.SHORT_PLANS, number)
         explored_sums[plan.explore > 0] = rewards[exploring]
-        played = np.where(exploring, 0, 1)
-        return Feedback(plan.explore, explored_sums, plan.arm, played, np.where(exploring, 0.0, rewards))
+        return Feedback.of(plan, explored_sums, np.where(exploring, 0.0, rewards))
 
     def _draws(self, *key: int) -> RowDraws:
         return RowDraws(self._seed, key, self._num_agents, self._rows)
@@ -137,7 +117,7 @@ class Tally:
 
     def add_plan(self, plan: Plan, feedback: Feedback) -> None:
         """Count a whole plan."""
-        feedback.add_pulls(self.pulls)
+        self.pulls += feedback.pulls()
         self.sums += feedback.sums()
         self.steps += plan.length
 

@@ -1,6 +1,6 @@
 """The multi-agent environment: a thin PettingZoo shell over an array core."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -10,10 +10,10 @@ from pettingzoo import ParallelEnv
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
+from fedbandit_envs.envs.episode import UpcomingSteps
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
 from fedbandit_envs.validation import whole_number
 
@@ -162,19 +162,20 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         return feedback
 
     @property
-    def follows(self) -> bool:
-        """Whether `follow` can be used: nobody else wants to see the plans of this episode."""
-        return self._tally is None and getattr(self.pull, "__func__", None) is HiddenContextBandit.pull
+    def tallies(self) -> bool:
+        """Whether this episode keeps the tally of pulls and rewards, so that somebody wants to see each plan."""
+        return self._tally is not None
 
-    def follow(self, agents: StepAgents, most: int, passed: Callable[[IntArray], None]) -> None:
-        """`most` plans of one step or fewer, as `pull` of each, which `agents` choose on the way.
-
-        `passed` is given their arms (steps, M), also when the agents fail: then those of the steps before.
-        """
+    def upcoming(self, most: int) -> UpcomingSteps:
+        """The rewards of the next plans of one step, `most` of them or fewer; `skip` says how many were played."""
         episode = self._running()
         whole_number("most", most, at_least=1)
-        episode.follow(agents, min(most, self.max_cycles - episode.steps), passed)
-        if episode.steps >= self.max_cycles:
+        return episode.upcoming(min(most, self.max_cycles - episode.steps))
+
+    def skip(self, steps: int) -> None:
+        """Count `steps` plans of one step, whose rewards `upcoming` gave."""
+        self.episode.skip(steps)
+        if self.episode.steps >= self.max_cycles:
             self._end()
 
     def resume(self, steps: int, plans: int) -> None:

@@ -14,9 +14,11 @@ from fedbandit_envs.federation.rewards import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message, State
-from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import Policy, SilentServer
-from fedbandit_envs.rounds.checkpoints import Checkpoints, arms_left
+from fedbandit_envs.rounds.blocks import AgentBlocks
+from fedbandit_envs.rounds.checkpoints import Checkpoints
+from fedbandit_envs.rounds.turn import play_turn
 from fedbandit_envs.threads import one_thread
 
 PLAY, HELLO, MISSING = "play", "hello", "missing"
@@ -29,7 +31,8 @@ class Client:
     def __init__(self, policy: Policy, constants: Constants, source: RewardSource):
         view = source.view(constants)
         self.agents, self._source, self._constants = view.agents, source, constants
-        self._side = policy.agents(view)
+        rows = [np.arange(len(view.agents))]
+        self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
         # Without a server nobody waits for anybody: such agents play to the horizon in one turn.
         self._alone = isinstance(policy.server(constants), SilentServer)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
@@ -60,24 +63,14 @@ class Client:
         return self._step - start, report
 
     def _one_turn(self, down: Message | None) -> Message | None:
-        remaining = self._constants.horizon - self._step
-        plan = self._side.plan(down, remaining)
-        if not isinstance(plan, Plan):
-            raise ProtocolError(f"{type(self._side).__name__}.plan: expected a Plan, got {type(plan).__name__}")
-        plan = plan.checked(len(self.agents), self._constants.num_arms).cut(remaining)
-        feedback = self._pulled(plan)
-        self._step += int(plan.length)
-        self._checkpoints.add(feedback)
-        if plan.length and self._step >= self._checkpoints.next_time:
-            self._checkpoints.take(self._step, arms_left(self._side, *self._checkpoints.pulls.shape))
-        return None if self._step >= self._constants.horizon else self._side.report(feedback)
+        turn = play_turn(self._blocks, self._checkpoints, down, self._step, self._constants.horizon, self._pull)
+        self._step += turn.plan.length
+        return None if self._step >= self._constants.horizon else self._blocks.report(turn.feedback)[0]
 
-    def _pulled(self, plan: Plan) -> Feedback:
-        if plan.length == 0:
-            return Feedback.of_no_pulls(plan)
+    def _pull(self, plan: CheckedPlan) -> Feedback:
         feedback = self._source.pull(plan, self._plans)
         self._plans += 1
-        return feedback.checked(plan)
+        return feedback
 
     def snapshot(self) -> State:
         """The state after any turn, as a tree of plain arrays and numbers: also the record of its pulls."""
@@ -90,7 +83,7 @@ class Client:
             "checkpoints": self._checkpoints.snapshot(),
             "length": length,
             "report": None if report is None else report.tree(),
-            "side": self._side.snapshot(),
+            "side": self._blocks.snapshot(),
         }
 
     def restore(self, state: State) -> None:
@@ -104,4 +97,4 @@ class Client:
         self._checkpoints.restore(state["checkpoints"])
         report = state["report"]
         self._last = (state["length"], None if report is None else Message.from_tree(report))
-        self._side.restore(state.get("side", {}))
+        self._blocks.restore(state.get("side", {}))

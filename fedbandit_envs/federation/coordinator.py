@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, ServerSide
-from fedbandit_envs.rounds.carrier import Channel
+from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
 from fedbandit_envs.threads import one_thread
@@ -65,8 +65,7 @@ class Coordinator:
     ):
         self._policy, self._constants, self._transport = policy, constants, transport
         self._quorum, self._timeout = quorum, timeout
-        self._server = policy.server(constants)
-        self._channel = Channel(constants.num_agents, Ledger(constants.num_agents))
+        self._carrier = ViaServer(policy.server(constants), constants.num_agents)
         self._downs: list[Message | None] = [None]  # what the server said before each turn, this one included
         self._nodes: dict[int, _Node] = {}
         self.step = 0
@@ -80,7 +79,7 @@ class Coordinator:
     @property
     def ledger(self) -> Ledger:
         """What has crossed."""
-        return self._channel.ledger
+        return self._carrier.ledger
 
     @property
     def done(self) -> bool:
@@ -193,7 +192,7 @@ class Coordinator:
     def _answered(self, replies: dict[int, Reply], failed: dict[int, str], saved_in: str) -> Message | None:
         """The server's answer; clients whose messages it can't take move to `failed`."""
         num_agents = self._constants.num_agents
-        before, ledger = self._server.snapshot(), self.ledger.snapshot()
+        before = self._carrier.snapshot()
         while True:
             faults = self._missing(replies, failed, self.ledger.rounds)
             where = f" from the state in {saved_in}" if saved_in else ""
@@ -203,17 +202,15 @@ class Coordinator:
                 raise shortage
             step = self.step + next(iter(replies.values())).length
             try:
-                up = self._channel.up([reply.message for reply in replies.values()], step)
                 with one_thread:
-                    return None if up is None else self._channel.down(self._server.answer(up))
+                    return self._carrier.exchange([reply.message for reply in replies.values()], step).down
             except Exception as error:
-                self._server.restore(before)
-                self._channel.ledger = Ledger.restored(ledger)
+                self._carrier.restore(before)
                 culprits = [node for node, reply in replies.items() if not self._accepts(reply.message)]
                 if not culprits or len(culprits) == len(replies):
                     raise ProtocolError(
-                        f"{type(self._server).__name__}: expected to answer the messages of turn {self.turn}, got "
-                        f"{type(error).__name__}: {error}; try the policy in one process first"
+                        f"{type(self._carrier.server).__name__}: expected to answer the messages of turn {self.turn}, "
+                        f"got {type(error).__name__}: {error}; try the policy in one process first"
                     ) from error
                 for node in culprits:
                     del replies[node]
@@ -224,7 +221,7 @@ class Coordinator:
         if message is None:
             return True
         copy: ServerSide = self._policy.server(self._constants)
-        copy.restore(self._server.snapshot())
+        copy.restore(self._carrier.server.snapshot())
         try:
             copy.answer(message)
         except Exception:
@@ -236,7 +233,7 @@ class Coordinator:
         return {
             "step": self.step,
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
-            "server": self._server.snapshot(),
+            "server": self._carrier.server.snapshot(),
             "ledger": self.ledger.snapshot(),
             "faults": faults_tree(self.faults),
         }
@@ -246,7 +243,6 @@ class Coordinator:
         self.step = state["step"]
         downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]
-        self._server.restore(state.get("server", {}))
-        self._channel.ledger = Ledger.restored(state["ledger"])
+        self._carrier.restore({**state, "faults": faults_tree([])})
         self.faults = faults_from_tree(state["faults"])
         self._nodes = {}

@@ -1,17 +1,26 @@
 """What crosses between agents and server: named arrays, immutable, that know what sending them costs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.arrays import BoolArray, IntArray, immutable
+from fedbandit_envs.arrays import BoolArray, IntArray, immutable, read_only
 from fedbandit_envs.protocol.plans import ProtocolError
 
 State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
+
+
+class Cost(NamedTuple):
+    """What sending one array costs."""
+
+    mask: BoolArray | None  #: which entries are sent; None: all of them
+    scalars_per_entry: int  #: scalars of each entry of the mask or, without one, of each row
+    scalars: int  #: scalars of the whole array
+    itemsize: int  #: bytes of one scalar
 
 
 def _empty() -> Mapping[str, BoolArray]:
@@ -27,53 +36,52 @@ class Message:
     free, and are wiped so that nothing crosses unseen. Scalars are counted from what is present.
     """
 
-    kind: str
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    agents: IntArray | None = None  # (n,)
-    present: Mapping[str, BoolArray] = field(default_factory=_empty)
-    costs: tuple[tuple[BoolArray | None, int, int, int], ...] = field(init=False, repr=False)
-    """For each array its mask, if anything is left out, the scalars of each of the mask's entries (or else of each of
-    `agents`), those of all together, and the bytes of a scalar."""
+    kind: str  #: what the message says, in a word
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)  #: what is sent, by name
+    agents: IntArray | None = None  #: (n,) the agents that the rows belong to; None: a broadcast to all
+    present: Mapping[str, BoolArray] = field(default_factory=_empty)  #: masks of what is really sent, by array
+    costs: tuple[Cost, ...] = field(init=False, repr=False)  #: what each array costs, in the order of `arrays`
 
     def __post_init__(self) -> None:
-        fields, agents = self.__dict__, self.agents  # written to directly, because a frozen class can't be otherwise
+        self._check_types()
+        if self.agents is not None:
+            object.__setattr__(self, "agents", self._own_numbers(self.agents))
+        masks = {name: read_only(np.array(mask)) for name, mask in self.present.items()}
+        arrays, costs = {}, []
+        for name, given in self.arrays.items():
+            arrays[name], cost = self._own_array(name, np.asarray(given), masks.get(name))
+            costs.append(cost)
+        for name in masks:
+            if name not in arrays:
+                raise self._wrong_mask(name, masks[name], None)
+        object.__setattr__(self, "arrays", MappingProxyType(arrays))
+        object.__setattr__(self, "present", MappingProxyType(masks))
+        object.__setattr__(self, "costs", tuple(costs))
+
+    def _check_types(self) -> None:
         if not isinstance(self.kind, str):
-            raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}; name what it says")
+            raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}")
         for name, part in (("arrays", self.arrays), ("present", self.present)):
             if type(part) is not dict and not isinstance(part, Mapping):
                 raise ProtocolError(
                     f"message {self.kind!r}: expected {name} as a dict from names to arrays, got "
                     f"{type(part).__name__}; write {{'theta': array}}"
                 )
-        if agents is not None:
-            agents = fields["agents"] = self._own_numbers(agents)
-        masks = {name: _frozen(np.array(mask)) for name, mask in self.present.items()}
-        arrays: dict[str, NDArray[Any]] = {}
-        costs: list[tuple[BoolArray | None, int, int, int]] = []
-        masked = 0
-        rows = 1 if agents is None else max(len(agents), 1)
-        for name, given in self.arrays.items():
-            array, mask = np.asarray(given), masks.get(name)
-            if array.dtype.kind not in "biuf" or (agents is not None and array.shape[:1] != agents.shape):
-                raise self._wrong_array(name, array)
-            kept = 0
-            if mask is not None:
-                masked += 1
-                if mask.dtype.kind != "b" or not mask.ndim or mask.shape != array.shape[: mask.ndim]:
-                    raise self._wrong_mask(name, mask, array.shape)
-                kept = int(np.count_nonzero(mask))
-            if mask is None or kept == mask.size:
-                arrays[name] = _frozen(np.array(array))
-                costs.append((None, array.size // rows, array.size, array.itemsize))
-            else:
-                arrays[name] = _frozen(_wiped(array, mask))
+
+    def _own_array(self, name: str, array: NDArray[Any], mask: BoolArray | None) -> tuple[NDArray[Any], Cost]:
+        """A read-only copy of an array, wiped where its mask says so, and what sending it costs."""
+        agents = self.agents
+        if array.dtype.kind not in "biuf" or (agents is not None and array.shape[:1] != agents.shape):
+            raise self._wrong_array(name, array)
+        if mask is not None:
+            if mask.dtype.kind != "b" or not mask.ndim or mask.shape != array.shape[: mask.ndim]:
+                raise self._wrong_mask(name, mask, array.shape)
+            sent = int(np.count_nonzero(mask))
+            if sent < mask.size:
                 each = array.size // mask.size
-                costs.append((mask, each, each * kept, array.itemsize))
-        if masked < len(masks):
-            stray = next(name for name in masks if name not in arrays)
-            raise self._wrong_mask(stray, masks[stray], None)
-        fields["arrays"], fields["present"] = MappingProxyType(arrays), MappingProxyType(masks)
-        fields["costs"] = tuple(costs)
+                return read_only(_wiped(array, mask)), Cost(mask, each, each * sent, array.itemsize)
+        rows = 1 if agents is None else max(len(agents), 1)
+        return read_only(np.array(array)), Cost(None, array.size // rows, array.size, array.itemsize)
 
     def _own_numbers(self, agents: IntArray) -> IntArray:
         if isinstance(agents, np.ndarray) and agents.ndim == 1 and agents.dtype == np.int64:
@@ -158,32 +166,30 @@ class Message:
 
     def scalars(self) -> IntArray:
         """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
-        return self._summed([1] * len(self.costs))
+        return summed_over_rows(self.costs, self._num_rows)[0]
 
     def bytes(self) -> IntArray:
         """Scalars times the size of each, in the same form."""
-        return self._summed([size for *_, size in self.costs])
+        return summed_over_rows(self.costs, self._num_rows)[1]
 
-    def _summed(self, worth: list[int]) -> IntArray:
-        rows = 1 if self.agents is None else len(self.agents)
-        total: IntArray = np.zeros(rows, dtype=np.int64)
-        for (mask, each, _, _), scalar in zip(self.costs, worth, strict=True):
-            total += each * scalar if mask is None else each * scalar * in_rows(mask, rows)
-        return total
+    @property
+    def _num_rows(self) -> int:
+        return 1 if self.agents is None else len(self.agents)
 
 
-def in_rows(counts: NDArray[Any], rows: int) -> IntArray:
-    """(rows,) sums over all other axes, of what is there for each row."""
-    return np.asarray(np.add.reduce(counts.reshape(rows, -1), axis=1, dtype=np.int64))
+def summed_over_rows(costs: Iterable[Cost], rows: int) -> tuple[IntArray, IntArray]:
+    """The scalars and the bytes (rows,) that each row of a message with these costs sends."""
+    scalars: IntArray = np.zeros(rows, dtype=np.int64)
+    sizes: IntArray = np.zeros(rows, dtype=np.int64)
+    for cost in costs:
+        sent: IntArray | int = cost.scalars_per_entry
+        if cost.mask is not None:
+            sent = sent * np.add.reduce(cost.mask.reshape(rows, -1), axis=1, dtype=np.int64)
+        scalars += sent
+        sizes += sent * cost.itemsize
+    return scalars, sizes
 
 
 def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:
-    """A copy with zeros where the mask over its leading axes says so."""
-    if array.ndim > mask.ndim:  # numpy is slow where the last axis is short and its mask is not there
-        mask = mask.reshape(-1).repeat(array.size // max(mask.size, 1)).reshape(array.shape)
-    return np.where(mask, array, array.dtype.type(0))
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.setflags(write=False)
-    return array
+    """A copy with zeros where the mask over its leading axes is False."""
+    return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, array.dtype.type(0))

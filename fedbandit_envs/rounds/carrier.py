@@ -1,116 +1,92 @@
-"""How messages travel between agents and server."""
+"""The middle verb of a run: what agents report is carried away, and what comes back is theirs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from fedbandit_envs.arrays import BoolArray, IntArray
-from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import ProtocolError
+from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.policy import ServerSide
+from fedbandit_envs.rounds.channel import Channel
+from fedbandit_envs.rounds.faults import (
+    Fault,
+    Faults,
+    QuorumLost,
+    faults_from_tree,
+    faults_tree,
+    heard,
+    quorum_shortage,
+)
 from fedbandit_envs.rounds.ledger import Ledger
 
 
-@dataclass
-class Channel:
-    """Carries messages between blocks of agents and the server, and charges the ledger for them."""
+class Delivery(NamedTuple):
+    """What one exchange brought."""
 
-    num_agents: int
-    ledger: Ledger
-    # Agents known to rise: messages mostly name the same ones, which can't change.
-    _in_order: IntArray | None = field(default=None, init=False, repr=False, compare=False)
-
-    def up(
-        self,
-        messages: list[Message | None],
-        step: int,
-        arriving: Callable[[int], BoolArray] | None = None,
-    ) -> Message | None:
-        """The blocks' messages as one, sorted by agent; None, and no round, when nobody speaks.
-
-        `arriving` says, for the round of that number, the agents (M,) whose messages are not lost on the way. What is
-        lost is not charged, and a round in which everything is lost gives None too.
-        """
-        spoken = [message for message in messages if message is not None and len(_senders(message))]
-        if not spoken:
-            return None
-        merged = self._sorted(spoken[0] if len(spoken) == 1 else _merged(spoken))
-        self.ledger.open_round(step)
-        if arriving is not None:
-            merged = merged.rows(arriving(self.ledger.rounds - 1)[_senders(merged)])
-            if not len(_senders(merged)):
-                return None
-        self.ledger.charge(merged, "up")
-        return merged
-
-    def down(self, message: Message | None) -> Message | None:
-        """The server's answer, sorted by agent and charged to whoever receives it; None when nobody does."""
-        if message is None:
-            return None
-        _check_type(message, "server.answer")
-        message = self._sorted(message)
-        if message.agents is not None and not len(message.agents):
-            return None
-        self.ledger.charge(message, "down")
-        return message
-
-    def _sorted(self, message: Message) -> Message:
-        """The message with its rows in the order of the agents, each of whom may have one."""
-        if message.agents is None:
-            return message
-        agents, order = message.agents, None
-        if agents is self._in_order:
-            return message
-        rising = _rising(agents)
-        if not rising:
-            order = np.argsort(agents, kind="stable")
-            agents = agents[order]
-            rising = _rising(agents)
-        if len(agents) and (not rising or agents[0] < 0 or agents[-1] >= self.num_agents):
-            raise ProtocolError(
-                f"message {message.kind!r}: expected different agents from 0 to {self.num_agents - 1}, got "
-                f"{message.agents}; agents speak for themselves alone: pass agents=view.agents or some of them"
-            )
-        if order is None:
-            self._in_order = agents
-            return message
-        return message.rows(order)
+    up: Message | None = None  #: what arrived of the reports, all blocks as one; None: nothing
+    down: Message | None = None  #: what comes back to the agents; None: nothing
+    shortage: QuorumLost | None = None  #: the error, if too few agents were heard: the round is then lost for all
 
 
-def _rising(numbers: IntArray) -> bool:
-    return bool(np.count_nonzero(numbers[1:] > numbers[:-1]) >= len(numbers) - 1)
+class Carrier(Protocol):
+    """Carries the reports of all agents to whoever answers them.
+
+    The loop knows nothing else about communication, so another carrier, for example one that hands every agent the
+    reports of its neighbours, needs no change of the loop.
+    """
+
+    ledger: Ledger  #: what has crossed so far
+    lost: list[Fault]  #: the reports that were lost so far
+
+    def exchange(self, reports: Sequence[Message | None], step: int) -> Delivery:
+        """Carry the reports of all blocks after `step` steps; there is no round when nobody speaks."""
+
+    def snapshot(self) -> State:
+        """The state as a tree of plain arrays."""
+
+    def restore(self, state: State) -> None:
+        """Take over a state; the other side of `snapshot`."""
 
 
-def _check_type(message: object, verb: str) -> None:
-    if not isinstance(message, Message):
-        raise ProtocolError(f"{verb}: expected a Message or None, got {type(message).__name__}; return one of these")
+class ViaServer:
+    """Carries reports to a server and its answer back, charges the ledger, and loses what the faults say.
 
+    Args:
+        server: who answers.
+        num_agents: the number of agents of the whole problem, M.
+        faults: the reports that are lost on their way; None: none.
+        seed: the seed of the episode, from which losses are drawn.
+    """
 
-def _senders(message: Message) -> IntArray:
-    _check_type(message, "agents.report")
-    if message.agents is None:
-        raise ProtocolError(
-            f"message {message.kind!r}: expected the agents it comes from, got None; pass agents=view.agents"
-        )
-    return message.agents
+    def __init__(self, server: ServerSide, num_agents: int, faults: Faults | None = None, seed: int = 0):
+        self.server, self.lost = server, list[Fault]()
+        self._num_agents, self._faults, self._seed = num_agents, faults, seed
+        self._channel = Channel(num_agents, Ledger(num_agents))
 
+    @property
+    def ledger(self) -> Ledger:
+        """What has crossed so far."""
+        return self._channel.ledger
 
-def _merged(messages: list[Message]) -> Message:
-    first = messages[0]
-    for message in messages[1:]:
-        if (message.kind, set(message.arrays), set(message.present)) != (
-            first.kind,
-            set(first.arrays),
-            set(first.present),
-        ):
-            raise ProtocolError(
-                f"messages of one round: expected one kind with the same arrays, got {first.kind!r} with "
-                f"{sorted(first.arrays)} and {message.kind!r} with {sorted(message.arrays)}; what an agent says may "
-                "depend on the round, not on the agent"
-            )
-    return Message(
-        first.kind,
-        {name: np.concatenate([message[name] for message in messages]) for name in first.arrays},
-        np.concatenate([message.agents for message in messages if message.agents is not None]),
-        {name: np.concatenate([message.present[name] for message in messages]) for name in first.present},
-    )
+    def exchange(self, reports: Sequence[Message | None], step: int) -> Delivery:
+        """Carry the reports of all blocks after `step` steps; there is no round when nobody speaks."""
+        number = self.ledger.rounds
+        lost = [] if self._faults is None else self._faults.of_round(self._seed, number, self._num_agents)
+        up = self._channel.up(reports, step, heard(self._num_agents, lost) if lost else None)
+        if self.ledger.rounds == number:
+            return Delivery()
+        self.lost += lost
+        if lost and self._faults is not None:
+            remedy = "lower the quorum, or go on without this round"
+            shortage = quorum_shortage(self._faults.quorum, self._num_agents, lost, remedy)
+            if shortage is not None:
+                return Delivery(up, None, shortage)
+        return Delivery(up, None if up is None else self._channel.down(self.server.answer(up)))
+
+    def snapshot(self) -> State:
+        """The state as a tree of plain arrays."""
+        return {"server": self.server.snapshot(), "ledger": self.ledger.snapshot(), "faults": faults_tree(self.lost)}
+
+    def restore(self, state: State) -> None:
+        """Take over a state; the other side of `snapshot`."""
+        self.server.restore(state.get("server", {}))
+        self._channel.ledger = Ledger.restored(state["ledger"])
+        self.lost = faults_from_tree(state["faults"])

@@ -17,12 +17,12 @@ class Checkpoints:
     def __init__(self, horizon: int, num_agents: int, num_arms: int):
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
         self._times = checkpoint_times(horizon)
-        self._next = 0  # of these
+        self._next = 0  # the place of the next time in the grid
         self._taken: list[tuple[int, IntArray, IntArray]] = []
 
     def add(self, feedback: Feedback) -> None:
         """Count what was pulled."""
-        feedback.add_pulls(self.pulls)
+        self.pulls += feedback.pulls()
 
     def add_arms(self, arms: IntArray) -> None:
         """Count one pull of each of `arms` (steps, n)."""

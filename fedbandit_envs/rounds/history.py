@@ -31,7 +31,8 @@ class Exchange:
         """The turn as plain arrays, for storage."""
         down, up = (None if message is None else message.tree() for message in (self.down, self.up))
         plan, feedback = (
-            {part.name: getattr(value, part.name) for part in fields(value)} for value in (self.plan, self.feedback)
+            {part.name: getattr(value, part.name) for part in fields(value) if part.init}
+            for value in (self.plan, self.feedback)
         )
         return {"step": self.step, "down": down, "plan": plan, "feedback": feedback, "up": up}
 

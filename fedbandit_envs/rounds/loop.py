@@ -7,31 +7,25 @@ import numpy as np
 from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
-from fedbandit_envs.arrays import BoolArray, IntArray
+from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
 from fedbandit_envs.problems.instance import OBSERVES, REGRETS
+from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State
-from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.rounds.carrier import Channel
-from fedbandit_envs.rounds.checkpoints import Checkpoints, arms_left
-from fedbandit_envs.rounds.faults import (
-    Fault,
-    Faults,
-    QuorumLost,
-    faults_from_tree,
-    faults_tree,
-    heard,
-    quorum_shortage,
-)
+from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
+from fedbandit_envs.rounds.carrier import Delivery, ViaServer
+from fedbandit_envs.rounds.checkpoints import Checkpoints
+from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
-from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.rounds.stepping import pulls_throughout, stepped
+from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
+from fedbandit_envs.rounds.turn import play_turn
 from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import one_of
 
-_MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
+MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
 
 
 class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
@@ -79,8 +73,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             )
         policy.check_installed()
         self.bandit, self.policy = bandit, policy
-        self._blocks = _checked_blocks(blocks, len(bandit.possible_agents))
-        self._together = np.array_equal(self._blocks[0], np.arange(len(bandit.possible_agents)))  # one block, in order
+        self._blocks = checked_rows(blocks, len(bandit.possible_agents))
         self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
         if faults is not None:
@@ -100,8 +93,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def start(self, seed: int | None = None) -> None:
         """A new run, as `reset`, without the observations, which no policy looks at."""
-        resets = type(self).reset, getattr(self.env.reset, "__func__", None)
-        if resets == (CommunicationRounds.reset, HiddenContextBandit.reset):  # nobody else must know of it
+        # Observations can be left out only if nobody overrides reset().
+        if type(self).reset is CommunicationRounds.reset and type(self.env).reset is HiddenContextBandit.reset:
             self.bandit.start(seed)
             self._begin()
         else:
@@ -117,27 +110,37 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 f"max_cycles: expected more than the {self.policy.uncounted_steps(self.constants)} steps that "
                 f"{type(self.policy).__name__} does not count, got {self.constants.horizon}; raise it"
             )
-        self._sides: list[AgentSide] = [
-            self.policy.agents(view if self._together else view.rows(rows)) for rows in self._blocks
-        ]
-        self._server = self.policy.server(self.constants)
-        self._channel = Channel(view.constants.num_agents, Ledger(view.constants.num_agents))
+        in_order = np.array_equal(self._blocks[0], view.agents)  # one block of all agents
+        views = [view] if in_order else [view.rows(rows) for rows in self._blocks]
+        self._agents = AgentBlocks([self._agent_side(own) for own in views], self._blocks, self.constants.num_arms)
+        server = self._server_side(view)
+        self.carrier = ViaServer(server, self.constants.num_agents, self._faults, self.bandit.episode_seed)
         self._pending: Message | None = None
         self._taken = 0
         self._idle = 0
         self._checkpoints = Checkpoints(self.constants.horizon, self.constants.num_agents, self.constants.num_arms)
         self._exchanges: list[Exchange] = []
-        self._lost: list[Fault] = []
-        self._followed = self._step_agents()
+        self._playing_on = self._step_agents()
         self._started = True
 
+    def _agent_side(self, view: View) -> AgentSide:
+        return self.policy.agents(view)
+
+    def _server_side(self, view: View) -> ServerSide:
+        return self.policy.server(view.constants)
+
+    @property
+    def sides(self) -> list[AgentSide]:
+        """The agent sides, one for each block."""
+        self._check_started()
+        return self._agents.sides
+
     def _step_agents(self) -> StepAgents | None:
-        """The agents, if they can play on alone: nobody else wants to see their plans and what comes of these."""
-        side, seen = self._sides[0], self._record or self._stepwise or self.env is not self.bandit
-        if seen or not self._together or not self.bandit.follows or not isinstance(side, StepAgents):
+        """The agents, if their steps can be played without turns: one block of StepAgents, no wrapper, no recording."""
+        side, seen = self._agents.sides[0], self._record or self._stepwise or self.env is not self.bandit
+        if seen or not self._agents.together or type(self).advance is not CommunicationRounds.advance:
             return None
-        verbs = (getattr(verb, "__func__", None) for verb in (side.plan, side.report, self.advance))
-        return side if tuple(verbs) == (StepAgents.plan, StepAgents.report, CommunicationRounds.advance) else None
+        return side if isinstance(side, StepAgents) and decides_by_steps(side, self.bandit) else None
 
     @property
     def done(self) -> bool:
@@ -159,124 +162,56 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             QuorumLost: when too few agents were heard: the round is lost for all, and another call goes on after it.
         """
         self._check_started()
-        step, down = self._taken, self._pending
-        remaining = self.constants.horizon - step
-        if remaining <= 0:
+        step, down, horizon = self._taken, self._pending, self.constants.horizon
+        if step >= horizon:
             raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
-        plan = self._planned(down, remaining).cut(remaining)
-        feedback = self._pulled(plan)
-        self._count(plan, feedback)
-        up, shortage = None, None
-        if plan.length < remaining:  # after the last step nothing is reported or charged: nobody would use it
-            up, shortage = self._reported(feedback)
-            answer = None if up is None or shortage is not None else self._server.answer(up)
-            self._pending = None if answer is None else self._channel.down(answer)
+        turn = play_turn(self._agents, self._checkpoints, down, step, horizon, self._pull)
+        self._taken += turn.plan.length
+        self._count_idle(turn.plan.length)
+        delivery = Delivery()
+        if self._taken < horizon:  # after the last step nothing is reported or charged: nobody would use it
+            delivery = self.carrier.exchange(self._agents.report(turn.feedback), self._taken)
+            self._pending = delivery.down
         if self._record:
-            self._exchanges.append(Exchange(step, down, plan, feedback, up))
-        if shortage is not None:
-            raise shortage
+            self._exchanges.append(Exchange(step, down, turn.plan, turn.feedback, delivery.up))
+        if delivery.shortage is not None:
+            raise delivery.shortage
 
     def finish(self) -> None:
         """Play to the horizon: `advance`, in fewer turns where agents decide step by step."""
         self._check_started()
         while self._taken < self.constants.horizon:
-            # Steps that end at a checkpoint, as the last one does, are turns: one looks at agents before they learn.
+            # A checkpoint records `active` before the agents learn, so the step that reaches it is played as a turn.
             alone = self._checkpoints.next_time - 1 - self._taken
-            if self._followed is None or not alone:
+            if self._playing_on is None or not alone:
                 self.advance()
             else:
-                self._follow(self._followed, alone)
+                self._play_on(self._playing_on, alone)
 
-    def _follow(self, agents: StepAgents, most: int) -> None:
-        """Let the agents play on alone, for `most` steps or fewer."""
+    def _play_on(self, agents: StepAgents, most: int) -> None:
+        """Let the agents play without turns, for `most` steps or fewer."""
         try:
-            self.bandit.follow(agents, most, self._passed_alone)
+            play_on(self.bandit, agents, most, self._count_steps)
         except ProtocolError:
-            self._started = False  # they may have learnt from arms that there are not
+            self._started = False  # the agents may have learnt from invalid arms: this run cannot go on
             raise
 
-    def _passed_alone(self, arms: IntArray) -> None:
+    def _count_steps(self, arms: IntArray) -> None:
         self._checkpoints.add_arms(arms)
         self._taken += len(arms)
 
-    def _reported(self, feedback: Feedback) -> tuple[Message | None, QuorumLost | None]:
-        """What the server hears from all blocks, and the error when that is too little."""
-        if self._together:
-            reports = [self._sides[0].report(feedback)]
-        else:
-            pairs = zip(self._blocks, self._sides, strict=True)
-            reports = [side.report(feedback.rows(rows)) for rows, side in pairs]
-        if self._faults is None:
-            return self._channel.up(reports, self._taken), None
-        known = len(self._lost)  # of earlier rounds: there need not be one in this turn
-        up = self._channel.up(reports, self._taken, self._arriving)
-        return up, self._shortage(self._faults, self._lost[known:])
-
-    def _count(self, plan: Plan, feedback: Feedback) -> None:
-        """Count the steps and pulls of a plan, or one more round without any."""
-        self._idle = 0 if plan.length else self._idle + 1
-        if self._idle > _MOST_IDLE_ROUNDS:
+    def _count_idle(self, length: int) -> None:
+        """Count rounds without a pull; one with a pull makes good for all before it."""
+        self._idle = 0 if length else self._idle + 1
+        if self._idle > MOST_IDLE_ROUNDS:
             raise ProtocolError(
-                f"{type(self.policy).__name__}: expected a pull within {_MOST_IDLE_ROUNDS} rounds, got none; return "
+                f"{type(self.policy).__name__}: expected a pull within {MOST_IDLE_ROUNDS} rounds, got none; return "
                 "plans of positive length"
             )
-        if plan.length:
-            self._taken += plan.length
-            self._checkpoints.add(feedback)
-            if self._taken >= self._checkpoints.next_time:
-                self._checkpoints.take(self._taken, self._arms_left())
 
-    def _arriving(self, number: int) -> BoolArray:
-        """(M,) the agents whose reports are not lost in this round; those that are, are written down."""
-        assert self._faults is not None
-        num_agents = self.constants.num_agents
-        faults = self._faults.of_round(self.bandit.episode_seed, number, num_agents)
-        self._lost += faults
-        return heard(num_agents, faults)
-
-    def _shortage(self, faults: Faults, lost: list[Fault]) -> QuorumLost | None:
-        """The error when a round has `lost` too many reports."""
-        remedy = "lower the quorum, or go on without this round"
-        return quorum_shortage(faults.quorum, self.constants.num_agents, lost, remedy) if lost else None
-
-    def _planned(self, down: Message | None, remaining: int) -> Plan:
-        """The plans of all blocks as one: it lasts as long as the longest; the others go on with their arm."""
-        if self._together:
-            return self._checked_plan(self._sides[0], down, remaining, self.constants.num_agents)
-        num_agents, num_arms = self.constants.num_agents, self.constants.num_arms
-        explore = np.empty((num_agents, num_arms), dtype=np.int64)
-        arm = np.empty(num_agents, dtype=np.int64)
-        length = 0
-        for rows, side in zip(self._blocks, self._sides, strict=True):
-            theirs = None if down is None else down.for_agents(rows)
-            plan = self._checked_plan(side, theirs, remaining, len(rows))
-            explore[rows], arm[rows] = plan.explore, plan.arm
-            length = max(length, plan.length)
-        return Plan.joint(explore, arm, length)
-
-    def _checked_plan(self, side: AgentSide, down: Message | None, remaining: int, num_agents: int) -> Plan:
-        plan = side.plan(down, remaining)
-        if not isinstance(plan, Plan):
-            raise ProtocolError(
-                f"{type(side).__name__}.plan: expected a Plan, got {type(plan).__name__}; return Plan(explore, "
-                "arm, length), Plan.play(arm, num_arms) or Plan.wait(num_agents, num_arms)"
-            )
-        return plan.checked(num_agents, self.constants.num_arms)
-
-    def _pulled(self, plan: Plan) -> Feedback:
-        if plan.length == 0:
-            return Feedback.of_no_pulls(plan)
+    def _pull(self, plan: CheckedPlan) -> Feedback:
         feedback: Feedback = stepped(self.env, plan) if self._stepwise else self.env.pull(plan)
-        return feedback.checked(plan)  # a wrapper may have made it
-
-    def _arms_left(self) -> IntArray:
-        """(M,) arms that each agent still considers."""
-        if self._together:
-            return arms_left(self._sides[0], self.constants.num_agents, self.constants.num_arms)
-        active = np.empty(self.constants.num_agents, dtype=np.int64)
-        for rows, side in zip(self._blocks, self._sides, strict=True):
-            active[rows] = arms_left(side, len(rows), self.constants.num_arms)
-        return active
+        return feedback
 
     def history(self) -> History:
         """What the run has left so far."""
@@ -292,8 +227,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             pulls=pulls,
             active=active,
             gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
-            ledger=self._channel.ledger.copy(),
-            faults=tuple(self._lost),
+            ledger=self.carrier.ledger.copy(),
+            faults=tuple(self.carrier.lost),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
@@ -308,12 +243,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             "plans": self.bandit.episode.plans,
             "idle": self._idle,
             "checkpoints": self._checkpoints.snapshot(),
-            "faults": faults_tree(self._lost),
-            "ledger": self._channel.ledger.snapshot(),
+            "carrier": self.carrier.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
-            "server": self._server.snapshot(),
             "blocks": {str(number): rows for number, rows in enumerate(self._blocks)},
-            "agents": {str(number): side.snapshot() for number, side in enumerate(self._sides)},
+            "agents": self._agents.snapshot(),
             "exchanges": {str(turn): exchange.tree() for turn, exchange in enumerate(self._exchanges)},
             "recorded": self._record,
         }
@@ -330,12 +263,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._checkpoints.restore(state["checkpoints"])
-        self._lost = faults_from_tree(state["faults"])
-        self._channel.ledger = Ledger.restored(state["ledger"])
+        self.carrier.restore(state["carrier"])
         self._pending = None if state["pending"] is None else Message.from_tree(state["pending"])
-        self._server.restore(state["server"])
-        for number, side in enumerate(self._sides):
-            side.restore(state["agents"][str(number)])
+        self._agents.restore(state["agents"])
         if self._record:
             turns = state["exchanges"]
             self._exchanges = [Exchange.from_tree(turns[str(turn)]) for turn in range(len(turns))]
@@ -360,19 +290,3 @@ def play(
         rounds.start(seed)
         rounds.finish()
         return rounds.history()
-
-
-def _checked_blocks(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:
-    if blocks is None:
-        return [np.arange(num_agents)]
-    try:
-        rows = [np.array(block) for block in blocks]
-        whole = bool(rows) and all(block.ndim == 1 and block.dtype.kind in "iu" and len(block) for block in rows)
-    except (TypeError, ValueError):
-        whole = False
-    if not whole or sorted(np.concatenate(rows).tolist()) != list(range(num_agents)):
-        raise ValueError(
-            f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
-            "leave blocks out to keep all agents together"
-        )
-    return rows

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.rounds.loop import _MOST_IDLE_ROUNDS, CommunicationRounds
+from fedbandit_envs.rounds.loop import MOST_IDLE_ROUNDS, CommunicationRounds
 
 Blocks = Sequence[Sequence[int]]
 
@@ -168,20 +169,20 @@ class WatchedRounds(CommunicationRounds):
         self._watch, self._apart = watch, apart
 
     def _begin(self) -> None:
-        """A new run, with its sides wrapped."""
+        """A new run; what the policy's constructors raise has a name."""
         name = type(self.policy).__name__
         with self._watch.verb(f"{name}.agents or {name}.server"):
             super()._begin()
-            if self._apart:
-                view = self.bandit.view("truth" if self.policy.observes == "truth" else None)
-                self._sides = [copy.deepcopy(self.policy).agents(view.rows(rows)) for rows in self._blocks]
-                self._server = copy.deepcopy(self.policy).server(view.constants)
-        num_arms = self.constants.num_arms
-        self._sides = [
-            _WatchedAgents(side, self._watch, len(rows), num_arms)
-            for rows, side in zip(self._blocks, self._sides, strict=True)
-        ]
-        self._server = _WatchedServer(self._server, self._watch)
+
+    def _agent_side(self, view: View) -> AgentSide:
+        side = self._own_policy().agents(view)
+        return _WatchedAgents(side, self._watch, len(view.agents), view.constants.num_arms)
+
+    def _server_side(self, view: View) -> ServerSide:
+        return _WatchedServer(self._own_policy().server(view.constants), self._watch)
+
+    def _own_policy(self) -> Policy:
+        return copy.deepcopy(self.policy) if self._apart else self.policy
 
     def advance(self) -> None:
         """One turn, with a name for what the rounds and the channel refuse."""
@@ -190,6 +191,6 @@ class WatchedRounds(CommunicationRounds):
         except PolicyFault:
             raise
         except ProtocolError as error:
-            if self._idle > _MOST_IDLE_ROUNDS:
+            if self._idle > MOST_IDLE_ROUNDS:
                 raise self._watch.fault("never pulls", str(error)) from error
             raise self._watch.fault("breaks the protocol", str(error)) from error

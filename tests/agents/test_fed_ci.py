@@ -162,7 +162,7 @@ def test_the_noise_scale_is_found_whatever_was_assumed(label, truth, factor):
     rounds.reset(seed=0)
     while not rounds.done:
         rounds.advance()
-    (side,) = rounds._sides
+    (side,) = rounds.sides
     # Some 300 degrees of freedom: a standard deviation of 4 %; what was assumed counts for 5 of them.
     assert side.sigma == pytest.approx(truth, rel=0.2)
 
@@ -219,7 +219,7 @@ def test_elimination_keeps_the_best_arm(label):
         failed = False
         while not rounds.done:
             rounds.advance()
-            (side,) = rounds._sides
+            (side,) = rounds.sides
             belief, truth = side.posterior(), env.instance.means
             best = side.looks_best(belief)
             above = truth - truth[agents, best][:, None]

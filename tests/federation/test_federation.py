@@ -285,7 +285,7 @@ def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyP
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)
     coordinator = Coordinator(of.make_policy(), of.constants, loop)
-    monkeypatch.setattr(type(coordinator._server), "answer", lambda self, up: 1 / 0)
+    monkeypatch.setattr(type(coordinator._carrier.server), "answer", lambda self, up: 1 / 0)
     with pytest.raises(ProtocolError, match="expected to answer the messages of turn 0, got ZeroDivisionError"):
         coordinator.advance()
 

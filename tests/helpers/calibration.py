@@ -21,7 +21,7 @@ def places(problem, seeds, observe="distribution"):
         rounds.reset(seed=seed)
         while len(of_run) < len(STEPS):
             rounds.advance()
-            (side,) = rounds._sides
+            (side,) = rounds.sides
             if side.pulls[0].sum() >= STEPS[len(of_run)]:
                 belief, truth = side.posterior(), env.instance.means[:, None]
                 below = ndtr((truth - belief.mean) / np.sqrt(belief.marginal_variances()))

@@ -295,7 +295,7 @@ def test_the_rewards_of_an_agent_are_the_same_to_the_last_bit_whoever_is_in_its_
 
 def test_with_many_agents_fewer_pulls_are_drawn_ahead_whoever_is_in_the_block(monkeypatch):
     monkeypatch.setattr(
-        "fedbandit_envs.envs.episode._AT_ONCE", 30
+        "fedbandit_envs.envs.episode._NUMBERS_PER_DRAW", 30
     )  # two pulls of 7 agents, with a normal and a uniform each
     instance, rows = seven_agents("noise"), np.array([5, 2])
     whole, block = Episode(instance, 21, 7), Episode(instance.rows(rows), 21, 7, rows)

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from refusals import assert_refused
 
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
 
 
@@ -92,11 +92,24 @@ class TestPlan:
         reused.explore[0, 1] = 1
         assert_refused(lambda: reused.checked(1, 2), "plan.explore: expected at most length = 1 pulls, got 2")
 
-    def test_a_changed_copy_of_a_joint_plan_is_checked(self):
-        joint = Plan.joint(np.zeros((1, 2), dtype=np.int64), np.zeros(1, dtype=np.int64), 1)
-        joint.checked(1, 2)
-        changed = replace(joint, arm=np.array([2]))
-        assert_refused(lambda: changed.checked(1, 2), "plan.arm: expected arms from 0 to 1, got 2 to 2")
+    def test_a_checked_plan_is_not_checked_again_but_a_changed_copy_is(self):
+        checked = plan([[1, 0]], [0], 1).checked(1, 2)
+        assert checked.checked(1, 2) is checked
+        assert_refused(lambda: replace(checked, arm=np.array([2])), "plan.arm: expected arms from 0 to 1, got 2 to 2")
+        assert_refused(lambda: checked.checked(2, 2), "plan.explore: expected an array of shape (2, 2)")
+
+    def test_a_checked_plan_that_is_cut_is_checked(self):
+        cut = plan([[3, 2]], [0], 9).checked(1, 2).cut(4)
+        assert isinstance(cut, CheckedPlan)
+        assert (cut.explore.tolist(), cut.exploration.tolist(), cut.length) == ([[3, 1]], [4], 4)
+
+    def test_the_longest_length_of_64_bits_is_no_limit_for_exploration(self):
+        # The length cap: exploration is compared with what 64 bits can hold, however long the plan claims to be.
+        checked = plan([[5, 0]], [0], 2**70).checked(1, 2)
+        assert checked.exploration.tolist() == [5]
+        assert_refused(
+            lambda: plan([[2**63 - 1, 2**63 - 1]], [0], 2**70).checked(1, 2), "plan.explore: expected at most"
+        )
 
 
 def test_feedback_adds_exploitation_to_the_arm_that_was_played():

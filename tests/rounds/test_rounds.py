@@ -232,12 +232,16 @@ class TestStart:
         rounds.restore(rounds.snapshot())
         assert seen == [5, 5]
 
-    def test_an_environment_whose_reset_was_replaced_is_reset(self):
-        env, seen = make(horizon=3), []
-        plain = env.reset
-        env.reset = lambda **given: (seen.append(given), plain(**given))[1]
-        fb.play(env, Told(play_first), seed=7)
-        assert seen == [{"seed": 7, "options": None}]
+    def test_an_environment_with_a_reset_of_its_own_is_reset(self):
+        seen = []
+
+        class Noting(fb.HiddenContextBandit):
+            def reset(self, seed=None, options=None):
+                seen.append(seed)
+                return super().reset(seed=seed, options=options)
+
+        fb.play(Noting(make(horizon=3).problem, max_cycles=3), Told(play_first), seed=7)
+        assert seen == [7]
 
 
 class TestWrappers:

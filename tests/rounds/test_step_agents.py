@@ -10,6 +10,7 @@ from pettingzoo.utils import BaseParallelWrapper
 
 import fedbandit_envs as fb
 from fedbandit_agents import from_callable
+from fedbandit_envs.rounds.stepping import play_on
 from fedbandit_envs.testing.check import check_policy
 
 SMALL = {"num_agents": 3, "num_arms": 4, "dim": 2}
@@ -116,11 +117,11 @@ def test_playing_on_alone_is_the_same_run_as_turn_by_turn(name, law, horizon):
 @pytest.mark.parametrize("ahead", [1, 7, 256])
 @pytest.mark.parametrize("name", ["Local-UCB", "a new one"])
 def test_playing_on_for_long_is_the_same_run_however_many_steps_are_drawn_together(name, ahead, monkeypatch):
-    monkeypatch.setattr("fedbandit_envs.envs.episode._AHEAD", ahead)
+    monkeypatch.setattr("fedbandit_envs.envs.episode._STEPS_PER_DRAW", ahead)
     env, policy, stretches = make(5000), STEP_BY_STEP[name](), []
-    follow = fb.HiddenContextBandit.follow
+    upcoming = fb.HiddenContextBandit.upcoming
     monkeypatch.setattr(
-        fb.HiddenContextBandit, "follow", lambda env, *rest: (stretches.append(rest[1]), follow(env, *rest))
+        fb.HiddenContextBandit, "upcoming", lambda env, most: (stretches.append(most), upcoming(env, most))[1]
     )
     alone = fb.play(env, policy, seed=2)
     assert max(stretches) > 40
@@ -196,30 +197,14 @@ def test_what_somebody_else_must_see_is_played_in_turns(env, side, keywords, mon
     def refused(*_):
         raise AssertionError("played on alone")
 
-    monkeypatch.setattr(fb.HiddenContextBandit, "follow", refused)
+    monkeypatch.setattr(fb.HiddenContextBandit, "upcoming", refused)
     assert fb.play(env(300), Told(side), seed=0, **keywords).pulls[-1].sum() == 900
     with pytest.raises(AssertionError, match="played on alone"):
         fb.play(make(300), Told(Wandering), seed=0)
 
 
-def test_methods_of_one_object_are_seen_too(monkeypatch):
+def test_rounds_that_override_the_turn_are_played_in_turns():
     seen = []
-
-    def noting(method):
-        return lambda *given: (seen.append(1), method(*given))[1]
-
-    env = make(300)
-    env.pull = noting(env.pull)
-    fb.play(env, Told(Wandering), seed=0)
-    assert len(seen) == 300
-    for verb in ("plan", "report"):
-        rounds = fb.CommunicationRounds(make(300), Told(Wandering))
-        monkeypatch.setattr(Wandering, "__init__", _with_own(Wandering.__init__, verb, noting))
-        rounds.reset(seed=0)
-        seen.clear()
-        rounds.finish()
-        assert len(seen) >= 299
-        monkeypatch.undo()
 
     class Counted(fb.CommunicationRounds):
         def advance(self):
@@ -310,14 +295,14 @@ def test_a_run_goes_on_where_its_agents_failed(where, kind):
     assert_same_run(rounds.history(), whole)
 
 
-def test_following_takes_a_number_of_steps():
+def test_playing_on_takes_a_number_of_steps():
     env = make(30)
     env.reset(seed=0)
     for most in (0, -1, 2.5):
         with pytest.raises(ValueError, match="most: expected a whole number of at least 1"):
-            env.follow(Wandering(env.view()), most, lambda arms: None)
+            play_on(env, Wandering(env.view()), most, lambda arms: None)
     played = []
-    env.follow(Wandering(env.view()), 100, played.append)
+    play_on(env, Wandering(env.view()), 100, played.append)
     assert played[0].shape == (30, 3)
     assert not env.agents
 

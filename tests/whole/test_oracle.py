@@ -87,7 +87,7 @@ def fast_run(env, policy):
     designs = {}
     while not rounds.done:
         rounds.advance()
-        server = rounds._server
+        server = rounds.carrier.server
         designs[server.phase] = server.pi.copy()
     return rounds.history(), designs
 

@@ -106,7 +106,8 @@ ALL = {
 
 def test_the_reader_of_imports_sees_every_kind_of_import():
     source = (
-        "import scipy.stats\nfrom . import parallel\nfrom .episode import Episode\nfrom fedbandit_envs.rounds import loop, no_module\n"
+        "import scipy.stats\nfrom . import parallel\nfrom .episode import Episode\n"
+        "from fedbandit_envs.rounds import loop, no_module\n"
         "if TYPE_CHECKING:\n    import pandas\nelse:\n    import numpy\n"
         "class A:\n    import tqdm\n    def f(self):\n        import matplotlib\n"
     )

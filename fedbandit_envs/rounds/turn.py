@@ -1,0 +1,39 @@
+"""One turn of a run: agents plan, and what they plan is pulled. Rounds and the clients of a federation share it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
+from fedbandit_envs.rounds.blocks import AgentBlocks
+from fedbandit_envs.rounds.checkpoints import Checkpoints
+
+
+class Turn(NamedTuple):
+    """What a turn brought."""
+
+    plan: CheckedPlan  #: what was asked for, cut at the horizon
+    feedback: Feedback  #: what was pulled
+
+
+def play_turn(
+    agents: AgentBlocks,
+    checkpoints: Checkpoints,
+    down: Message | None,
+    taken: int,
+    horizon: int,
+    pull: Callable[[CheckedPlan], Feedback],
+) -> Turn:
+    """Let the agents plan, now that `down` has arrived, pull the plan after `taken` steps, and count the pulls.
+
+    A plan is cut at the horizon, and a plan without steps is not pulled. The caller asks for the reports, unless the
+    horizon is reached: then nobody would use them.
+    """
+    plan = agents.plan(down, horizon - taken).cut(horizon - taken)
+    feedback = pull(plan) if plan.length else Feedback.of_no_pulls(plan)
+    feedback = feedback.checked(plan)  # a wrapper or a source of rewards may have made it
+    if plan.length:
+        checkpoints.add(feedback)
+        if taken + plan.length >= checkpoints.next_time:
+            checkpoints.take(taken + plan.length, agents.arms_left())
+    return Turn(plan, feedback)
