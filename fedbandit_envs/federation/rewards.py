@@ -10,7 +10,7 @@ from fedbandit_envs.envs.episode import Episode
 from fedbandit_envs.envs.ids import NAMESPACE
 from fedbandit_envs.envs.registration import split_keywords
 from fedbandit_envs.protocol.knowledge import Constants, View
-from fedbandit_envs.protocol.plans import Feedback, Plan
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
 
 
@@ -23,7 +23,7 @@ class RewardSource(Protocol):
     def view(self, constants: Constants) -> View:
         """What these agents know: their mu_i and psi, the public constants, a source of random numbers."""
 
-    def pull(self, plan: Plan, number: int) -> Feedback:
+    def pull(self, plan: CheckedPlan, number: int) -> Feedback:
         """Carry out a plan of at least one step, the `number`-th of the run (from 0), and give the sums of rewards."""
 
 
@@ -54,7 +54,7 @@ class SimulatedRewards:
             )
         return self._view
 
-    def pull(self, plan: Plan, number: int) -> Feedback:
+    def pull(self, plan: CheckedPlan, number: int) -> Feedback:
         """The rewards of that plan in the episode of the seed."""
         self._episode.plans = number
         return self._episode.pull(plan)
