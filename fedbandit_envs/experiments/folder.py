@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.experiment import Experiment, ExperimentError
-from fedbandit_envs.experiments.trials import Record
+from fedbandit_envs.experiments.trials import Record, missing_names
 
 EXPERIMENT_FILE = "experiment.toml"
 _MOST_TOLD = 3  # settings that a refusal names
@@ -71,6 +71,9 @@ class TrialFolder:
             record = storage.load(file)
             if record.get("fingerprint") != self._fingerprint or file != self.file(record.get("trial", -1)):
                 raise self._refusal(file, "one of another experiment")
+            missing = {name for run in record["policies"].values() for name in missing_names(run)}
+            if missing:
+                raise self._refusal(file, f"one of another version, without {', '.join(sorted(missing))}")
             self.finished[record["trial"]] = record
         except (storage.StoredFileError, FolderError) as error:
             if not force:

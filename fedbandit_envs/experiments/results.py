@@ -59,6 +59,11 @@ class Result:
         place = str(self.labels.index(one_of("policy", label, self.labels)))
         return [record["policies"][place] for record in self.records]
 
+    def _check_curve(self, label: str, name: str) -> None:
+        """Refuse a curve that neither this version nor the version that wrote the result knows."""
+        stored = self._of(label)[0].get("curve_rows", {})
+        one_of("curve", name, tuple(dict.fromkeys((*CURVES, *DERIVED_CURVES, *stored))))
+
     def num_agents(self, label: str) -> int:
         """M."""
         return self._of(label)[0]["agents"].shape[1]
@@ -73,7 +78,7 @@ class Result:
 
     def curve(self, label: str, name: str = "mean_regret", times: Sequence[int] | None = None) -> FloatArray:
         """(trials, C) a curve at the policy's checkpoints, or at `times`; straight lines between checkpoints."""
-        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
+        self._check_curve(label, name)
         at = self.steps(label) if times is None else np.array([whole_number("time", t, at_least=0) for t in times])
         rows = []
         for run in self._of(label):
@@ -88,13 +93,14 @@ class Result:
         """(trials,) the last value of a curve, or a total: "rounds", "scalars", "bytes_up", ..."""
         if name in LEDGER:
             return np.array([run["totals"][name] for run in self._of(label)], dtype=np.float64)
-        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
+        self._check_curve(label, name)
         return np.array([_values(run, name)[-1] for run in self._of(label)])
 
     def agents(self, label: str, kind: str = "regret") -> FloatArray:
         """(trials, M) each agent's regret at the end."""
-        place = REGRETS.index(one_of("kind", kind, REGRETS))
-        return np.array([run["agents"][place] for run in self._of(label)])
+        runs = self._of(label)
+        one_of("kind", kind, (*REGRETS, *runs[0].get("agent_rows", ())))
+        return np.array([run["agents"][_row(run, "agent_rows", kind)] for run in runs])
 
     def claims(self, label: str) -> dict[str, list[Record]]:
         """For each claim of theory, the audited trials in their order: bound, measured, claimed, holds."""
@@ -212,7 +218,18 @@ def _values(run: Record, name: str) -> FloatArray:
         return _values(run, name.replace("total", "mean")) * run["agents"].shape[1]
     if name in ("scalars", "messages"):
         return _values(run, f"{name}_up") + _values(run, f"{name}_down")
-    return run["curves"][CURVES.index(name)]
+    return run["curves"][_row(run, "curve_rows", name)]
+
+
+def _row(run: Record, rows: str, name: str) -> int:
+    """The row of a name, as the record itself tells it."""
+    stored = run.get(rows, {})
+    if name not in stored:
+        raise ValueError(
+            f"{name}: expected a result that holds it, got one of another version without it; "
+            "run the experiment again with --force (force=True)"
+        )
+    return int(stored[name])
 
 
 def _or_none(value: float) -> float | None:
