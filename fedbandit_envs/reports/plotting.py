@@ -188,10 +188,9 @@ def time_axis(axes: "Axes") -> None:
 
 def title(result: Result, leave_out: str = "") -> str:
     """The problem, its size, and the number of trials."""
-    experiment = result.experiment.resolved()
-    name = experiment.environment.partition("/")[2].removesuffix("-v0")
+    name = result.experiment.environment.partition("/")[2].removesuffix("-v0")
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
-    sizes["max_cycles"] = f"$T = {experiment.arguments['max_cycles']:,}$".replace(",", "{,}")
+    sizes["max_cycles"] = f"$T = {result.steps(result.labels[0])[-1]:,}$".replace(",", "{,}")
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]
     return ", ".join([name, *shown, f"{len(result.records)} trial{'s' * (len(result.records) > 1)}"])
 
