@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.problems.instance import REGRETS
 from fedbandit_envs.rounds.history import History
@@ -28,9 +29,12 @@ def play_trial(experiment: Experiment, trial: int) -> Record:
     seed = experiment.trial_seed(trial)
     audit = trial < experiment.audited
     policies: Record = {}
+    environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown: each run resets its environment
     for place, spec in enumerate(experiment.policies):
         policy = spec.make()
-        env = experiment.environment_for(policy)
+        if policy.observes not in environments:
+            environments[policy.observes] = experiment.environment_for(policy)
+        env = environments[policy.observes]
         try:
             history = play(env, policy, seed=seed, record=audit, faults=experiment.faults())
         except Exception as error:
