@@ -31,11 +31,19 @@ class ExperimentError(ValueError):
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A policy by name, its parameters, and what to call it in tables and figures."""
+    """A policy in an experiment: its name, its parameters, and what to call it in tables and figures.
 
-    name: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    label: str = ""
+    Use it where one policy appears twice with different parameters, or needs a shorter label.
+
+    >>> PolicySpec("Fed-PECD", {"delta": 0.05}).label
+    'Fed-PECD (delta=0.05)'
+    >>> PolicySpec("Fed-PECD", {"delta": 0.05}, label="tight").make().delta
+    0.05
+    """
+
+    name: str  #: the name of an installed or registered policy
+    parameters: Mapping[str, Any] = field(default_factory=dict)  #: the parameters that differ from their defaults
+    label: str = ""  #: the name in tables and figures; by default the name and the parameters
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", _plain_table(f"parameters of {self.name}", self.parameters))
@@ -69,22 +77,28 @@ class PolicySpec:
 class Experiment:
     """Policies that meet the same instances: trial k draws all its random numbers from (seed, k).
 
-    Example: `Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], {"num_agents": 100, "max_cycles": 2**17})`.
+    An experiment is plain data: `write` and `read` keep it as TOML or JSON, and `run` computes it. What agents are
+    shown (`observe`) is no argument here, because each policy gets what it `observes`.
 
-    What agents are shown (`observe`) is no argument here: each policy gets what it `observes`.
+    >>> arguments = {"num_agents": 100, "max_cycles": 2**17}
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], arguments, trials=20)
+    >>> experiment.labels
+    ['Fed-PECD', 'Fed-PE']
+    >>> experiment.with_argument("num_agents", 50).arguments["num_agents"]
+    50
     """
 
-    environment: str
-    policies: Sequence[PolicySpec]  # also names, or tables with name, parameters and label
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the environment
-    trials: int = 10
-    seed: int = 0
-    audited: int = 0  # of so many trials the runs are also checked against theory, which takes longer
-    dropout: float = 0.0  # probability that an agent's report to the server is lost, in each round
+    environment: str  #: the id of an environment
+    policies: Sequence[PolicySpec]  #: specs, names, or tables with name, parameters and label
+    arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments that differ from defaults
+    trials: int = 10  #: the number of trials
+    seed: int = 0  #: the seed from which the seeds of all trials are derived
+    audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
+    dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, (str, Mapping)) or not self.policies:
-            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use [{'...'!r}]")
+            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
         specs = tuple(PolicySpec.of(value) for value in self.policies)
         labels = [spec.label for spec in specs]
         for label in labels:

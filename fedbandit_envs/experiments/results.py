@@ -27,11 +27,21 @@ _NOT_FROM_ZERO = ("active_arms", "settled_share", "wrong_share")
 
 
 class Result:
-    """The finished trials of an experiment.
+    """The finished trials of an experiment: what `run` returns, and what `Result.load` reads from its folder.
+
+    Policies are named by their labels. Arrays have a row for each trial.
 
     Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of `distribution_regret` and
     `paper_regret`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
     played an arm that is not their best), and what has crossed: `scalars`, `scalars_up`, `messages_down`, ...
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> arguments = {"num_agents": 4, "max_cycles": 32}
+    >>> result = run(Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=2), executor="serial")
+    >>> result.final("Uniform", "worst_regret").shape
+    (2,)
+    >>> result.table()["policy"]
+    ['Uniform']
     """
 
     def __init__(self, experiment: Experiment, records: Sequence[Record]):
@@ -65,7 +75,7 @@ class Result:
         one_of("curve", name, tuple(dict.fromkeys((*CURVES, *DERIVED_CURVES, *stored))))
 
     def num_agents(self, label: str) -> int:
-        """M."""
+        """The number of agents, M."""
         return self._of(label)[0]["agents"].shape[1]
 
     def steps(self, label: str) -> IntArray:
@@ -206,9 +216,10 @@ class Result:
     def write_tables(self, folder: str | Path) -> list[Path]:
         """Write every table but "agents" as CSV, and the summary and the comparisons as JSON."""
         make_folder(Path(folder))
-        csv_files = [write_table(self.table(what), Path(folder) / f"{what}.csv") for what in TABLES if what != "agents"]
+        tables = {what: self.table(what) for what in TABLES if what != "agents"}
+        csv_files = [write_table(table, Path(folder) / f"{what}.csv") for what, table in tables.items()]
         return csv_files + [
-            write_table(self.table(what), Path(folder) / f"{what}.json") for what in ("summary", "comparisons")
+            write_table(tables[what], Path(folder) / f"{what}.json") for what in ("summary", "comparisons")
         ]
 
 

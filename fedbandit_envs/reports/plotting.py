@@ -79,7 +79,16 @@ def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, Float
 
 
 def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> "Figure":
-    """Cumulative regret per agent over time: means over trials with 95 % bands."""
+    """Cumulative regret per agent over time: means over trials with 95 % bands.
+
+    The other figures are called in the same way.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> arguments = {"num_agents": 4, "max_cycles": 32}
+    >>> result = run(Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=2), executor="serial")
+    >>> regret(result, kind="paper_regret").axes[0].get_ylabel()
+    'regret per agent (Eq. 2)'
+    """
     figure, axes = _axes(axes)
     for number, label in enumerate(result.labels):
         line(axes, *with_start(result, label, f"mean_{kind}"), label, number)
