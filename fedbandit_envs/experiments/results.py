@@ -48,6 +48,7 @@ class Result:
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
+        self._summaries: dict[tuple[str, str], dict[str, Any]] = {}  # rows by policy and kind: asked for several times
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -139,7 +140,7 @@ class Result:
         """
         one_of("kind", kind, REGRETS)
         rows = {
-            "summary": lambda: [self._summary(label, kind) for label in self.labels],
+            "summary": lambda: [self._kept_summary(label, kind) for label in self.labels],
             "trials": lambda: [row for label in self.labels for row in self._trials(label, kind)],
             "agents": lambda: [row for label in self.labels for row in self._agents(label, kind)],
             "curves": lambda: [row for label in self.labels for row in self._curves(label, kind, times)],
@@ -154,6 +155,11 @@ class Result:
         except ImportError as error:
             raise ImportError("frame: expected pandas to be installed; pip install pandas, or use table()") from error
         return pandas.DataFrame(self.table(what, kind, times))
+
+    def _kept_summary(self, label: str, kind: str) -> dict[str, Any]:
+        if (label, kind) not in self._summaries:
+            self._summaries[label, kind] = self._summary(label, kind)
+        return self._summaries[label, kind]
 
     def _summary(self, label: str, kind: str) -> dict[str, Any]:
         row: dict[str, Any] = {"policy": label, "trials": len(self.records), "agents": self.num_agents(label)}
