@@ -18,8 +18,10 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
+from fedbandit_envs.storage import write_whole
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
+PACKAGE = "fedbandit-envs"
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 
 
@@ -29,11 +31,19 @@ class ExperimentError(ValueError):
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """A policy by name, its parameters, and what to call it in tables and figures."""
+    """A policy in an experiment: its name, its parameters, and what to call it in tables and figures.
 
-    name: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    label: str = ""
+    Use it where one policy appears twice with different parameters, or needs a shorter label.
+
+    >>> PolicySpec("Fed-PECD", {"delta": 0.05}).label
+    'Fed-PECD (delta=0.05)'
+    >>> PolicySpec("Fed-PECD", {"delta": 0.05}, label="tight").make().delta
+    0.05
+    """
+
+    name: str  #: the name of an installed or registered policy
+    parameters: Mapping[str, Any] = field(default_factory=dict)  #: the parameters that differ from their defaults
+    label: str = ""  #: the name in tables and figures; by default the name and the parameters
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", _plain_table(f"parameters of {self.name}", self.parameters))
@@ -67,22 +77,28 @@ class PolicySpec:
 class Experiment:
     """Policies that meet the same instances: trial k draws all its random numbers from (seed, k).
 
-    Example: `Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], {"num_agents": 100, "max_cycles": 2**17})`.
+    An experiment is plain data: `write` and `read` keep it as TOML or JSON, and `run` computes it. What agents are
+    shown (`observe`) is no argument here, because each policy gets what it `observes`.
 
-    What agents are shown (`observe`) is no argument here: each policy gets what it `observes`.
+    >>> arguments = {"num_agents": 100, "max_cycles": 2**17}
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE"], arguments, trials=20)
+    >>> experiment.labels
+    ['Fed-PECD', 'Fed-PE']
+    >>> experiment.with_argument("num_agents", 50).arguments["num_agents"]
+    50
     """
 
-    environment: str
-    policies: Sequence[PolicySpec]  # also names, or tables with name, parameters and label
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # of the environment
-    trials: int = 10
-    seed: int = 0
-    audited: int = 0  # of so many trials the runs are also checked against theory, which takes longer
-    dropout: float = 0.0  # probability that an agent's report to the server is lost, in each round
+    environment: str  #: the id of an environment
+    policies: Sequence[PolicySpec]  #: specs, names, or tables with name, parameters and label
+    arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments that differ from defaults
+    trials: int = 10  #: the number of trials
+    seed: int = 0  #: the seed from which the seeds of all trials are derived
+    audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
+    dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
 
     def __post_init__(self) -> None:
         if isinstance(self.policies, (str, Mapping)) or not self.policies:
-            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use [{'...'!r}]")
+            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
         specs = tuple(PolicySpec.of(value) for value in self.policies)
         labels = [spec.label for spec in specs]
         for label in labels:
@@ -137,11 +153,18 @@ class Experiment:
 
     def fingerprint(self) -> str:
         """A hash of all that decides the numbers of a trial: everything but labels and the number of trials."""
-        told = self.resolved().table() | {"version": version("fedbandit-envs")}
-        del told["trials"]
-        for policy in told["policies"]:
+        return self.resolved().fingerprint_as_written(version(PACKAGE))
+
+    def fingerprint_as_written(self, package_version: str) -> str:
+        """The fingerprint of an experiment whose defaults are written out, when that version of the package ran it.
+
+        This needs no policy class, so results can be read where the policy is not installed.
+        """
+        deciding = self.table() | {"version": package_version}
+        del deciding["trials"]
+        for policy in deciding["policies"]:
             del policy["label"]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
         """The experiment with another value of one argument of the environment, or another "dropout"."""
@@ -168,38 +191,47 @@ class Experiment:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], source: str = "experiment") -> "Experiment":
-        """The experiment of plain data; `source` names it in errors."""
-        _check_keys(source, table, ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout"))
+        """The experiment of plain data; `source` names it in errors.
+
+        The key "version", which a folder of results has, is left out: any version can run the experiment again.
+        """
+        known = ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout")
+        _check_keys(source, table, (*known, "version"))
         for name in ("environment", "policies"):
             if name not in table:
                 raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")
-        return cls(**table)
+        return cls(**{name: value for name, value in table.items() if name in known})
 
     @classmethod
     def read(cls, path: str | Path) -> "Experiment":
         """From a .toml or .json file."""
-        path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ExperimentError(
-                f"{path}: expected a readable experiment file, got {reason}; check the path"
-            ) from error
-        return cls.from_table(_parsed(text, path), str(path))
+        return cls.from_table(read_table(path), str(path))
 
     def text(self, suffix: str = ".toml") -> str:
         """The experiment as the text of a .toml or .json file."""
         if suffix == ".json":
             return json.dumps(self.table(), indent=2) + "\n"
         if suffix == ".toml":
-            return _toml(self.table())
+            import tomli_w
+
+            return tomli_w.dumps(self.table())
         raise ExperimentError(f"experiment file: expected a name that ends in .toml or .json, got {suffix!r}")
 
     def write(self, path: str | Path) -> None:
         """To a .toml or .json file."""
         path = Path(path)
-        path.write_text(self.text(path.suffix), encoding="utf-8")
+        write_whole(path, self.text(path.suffix).encode())
+
+
+def read_table(path: str | Path) -> Mapping[str, Any]:
+    """The table of settings in a .toml or .json file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ExperimentError(f"{path}: expected a readable experiment file, got {reason}; check the path") from error
+    return _parsed(text, path)
 
 
 def _parsed(text: str, path: Path) -> Mapping[str, Any]:
@@ -250,23 +282,3 @@ def plain(name: str, value: Any) -> Any:
             "is plain data, so play other objects with fb.play"
         )
     return value
-
-
-def _toml(table: Mapping[str, Any], path: str = "") -> str:
-    """Plain data as TOML: values first, then tables, then lists of tables."""
-    lines, below = [], []
-    for key, value in table.items():
-        name = key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml_value(key)
-        inner = f"{path}.{name}" if path else name
-        if isinstance(value, Mapping):
-            below.append(f"\n[{inner}]\n{_toml(value, inner)}" if value else "")
-        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            below.extend(f"\n[[{inner}]]\n{_toml(item, inner)}" for item in value)
-        else:
-            lines.append(f"{name} = {_toml_value(value)}\n")
-    return "".join(lines + below)
-
-
-def _toml_value(value: Any) -> str:
-    # JSON writes plain values as TOML does, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

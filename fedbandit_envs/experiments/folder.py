@@ -1,11 +1,13 @@
 """The folder of an experiment's results: its resolved TOML and one file per finished trial, whole or not there."""
 
 import os
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from fedbandit_envs import storage
-from fedbandit_envs.experiments.experiment import Experiment, ExperimentError
-from fedbandit_envs.experiments.trials import Record
+from fedbandit_envs.experiments.experiment import PACKAGE, Experiment, ExperimentError, read_table
+from fedbandit_envs.experiments.trials import Record, missing_names
 
 EXPERIMENT_FILE = "experiment.toml"
 _MOST_TOLD = 3  # settings that a refusal names
@@ -52,25 +54,28 @@ class TrialFolder:
         self.finished: dict[int, Record] = {}
         for file in sorted(path.glob("trial_*.npz")):
             self._take(file, force)
-        write_whole(path / EXPERIMENT_FILE, experiment.resolved().text().encode())
+        write_whole(path / EXPERIMENT_FILE, _experiment_text(experiment))
 
     def _check_experiment(self, experiment: Experiment, force: bool) -> None:
         file = self.path / EXPERIMENT_FILE
         if force or not file.exists():
             return
         try:
-            there = Experiment.read(file)
-            same = there.fingerprint() == self._fingerprint
+            there, version_there = _read_experiment(file)
         except ValueError as error:
             raise self._refusal(file, f"one that can't be used ({error})") from error
-        if not same:
-            raise self._refusal(file, f"another experiment{_differences(there, experiment)}")
+        if there.fingerprint_as_written(version_there) != self._fingerprint:
+            before, now = _settings(there, version_there), _settings(experiment.resolved(), version(PACKAGE))
+            raise self._refusal(file, f"another experiment{_differences(before, now)}")
 
     def _take(self, file: Path, force: bool) -> None:
         try:
             record = storage.load(file)
             if record.get("fingerprint") != self._fingerprint or file != self.file(record.get("trial", -1)):
                 raise self._refusal(file, "one of another experiment")
+            missing = {name for run in record["policies"].values() for name in missing_names(run)}
+            if missing:
+                raise self._refusal(file, f"one of another version, without {', '.join(sorted(missing))}")
             self.finished[record["trial"]] = record
         except (storage.StoredFileError, FolderError) as error:
             if not force:
@@ -98,26 +103,52 @@ class TrialFolder:
         self.finished[record["trial"]] = record
 
 
-def _differences(there: Experiment, here: Experiment) -> str:
-    """The settings in which two experiments differ, in words; nothing if that is only the version of the package."""
-    before, now = ([line for line in one.resolved().text().splitlines() if line] for one in (there, here))
-    gone = [line for line in before if line not in now and not line.startswith("trials")]
-    new = [line for line in now if line not in before and not line.startswith("trials")]
+def _experiment_text(experiment: Experiment) -> bytes:
+    """The TOML of a folder of results: the experiment with every default, and the version that ran it."""
+    import tomli_w
+
+    return tomli_w.dumps({"version": version(PACKAGE), **experiment.resolved().table()}).encode()
+
+
+def _read_experiment(file: Path) -> tuple[Experiment, str]:
+    """The experiment of a folder of results, and the version of the package that ran it."""
+    table = read_table(file)
+    if not isinstance(table.get("version"), str):
+        raise ExperimentError(f"{file}: expected the key 'version', got {', '.join(table) or 'nothing'}")
+    return Experiment.from_table(table, str(file)), table["version"]
+
+
+def _settings(experiment: Experiment, package_version: str) -> list[str]:
+    """All that the fingerprint covers, one setting in each line."""
+    table = experiment.table()
+    settings = {"version": package_version}
+    settings |= {name: table[name] for name in ("environment", "seed", "audited", "dropout")} | table["arguments"]
+    lines = [f"{name} = {value!r}" for name, value in settings.items()]
+    for number, spec in enumerate(experiment.policies, start=1):
+        lines.append(f"policy {number} = {spec.name!r}")
+        lines += [f"{name} of {spec.name} = {value!r}" for name, value in spec.parameters.items()]
+    return lines
+
+
+def _differences(before: Sequence[str], now: Sequence[str]) -> str:
+    """The settings in which two experiments differ, in words."""
+    gone = [line for line in before if line not in now]
+    new = [line for line in now if line not in before]
     told = [f"{name} {', '.join(lines[:_MOST_TOLD])}" for name, lines in (("with", gone), ("without", new)) if lines]
     return f" ({'; '.join(told)})" if told else ""
 
 
 def read_folder(path: str | Path) -> tuple[Experiment, list[Record]]:
-    """The experiment of a folder and its finished trials, for reading only."""
+    """The experiment of a folder and its finished trials, for reading only; the policies need not be installed."""
     path = Path(path)
     if not (path / EXPERIMENT_FILE).is_file():
         raise FolderError(f"{path}: expected a folder of results with {EXPERIMENT_FILE}, got none; run it first")
     try:
-        experiment = Experiment.read(path / EXPERIMENT_FILE)
-        fingerprint = experiment.fingerprint()
+        experiment, package_version = _read_experiment(path / EXPERIMENT_FILE)
         records = [storage.load(file) for file in sorted(path.glob("trial_*.npz"))]
     except (ExperimentError, storage.StoredFileError) as error:
         raise FolderError(str(error)) from error
+    fingerprint = experiment.fingerprint_as_written(package_version)
     for record in records:
         if record.get("fingerprint") != fingerprint:
             raise FolderError(

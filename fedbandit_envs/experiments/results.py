@@ -27,17 +27,28 @@ _NOT_FROM_ZERO = ("active_arms", "settled_share", "wrong_share")
 
 
 class Result:
-    """The finished trials of an experiment.
+    """The finished trials of an experiment: what `run` returns, and what `Result.load` reads from its folder.
+
+    Policies are named by their labels. Arrays have a row for each trial.
 
     Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of `distribution_regret` and
     `paper_regret`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
     played an arm that is not their best), and what has crossed: `scalars`, `scalars_up`, `messages_down`, ...
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> arguments = {"num_agents": 4, "max_cycles": 32}
+    >>> result = run(Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=2), executor="serial")
+    >>> result.final("Uniform", "worst_regret").shape
+    (2,)
+    >>> result.table()["policy"]
+    ['Uniform']
     """
 
     def __init__(self, experiment: Experiment, records: Sequence[Record]):
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
+        self._summaries: dict[tuple[str, str], dict[str, Any]] = {}  # rows by policy and kind: asked for several times
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -59,8 +70,13 @@ class Result:
         place = str(self.labels.index(one_of("policy", label, self.labels)))
         return [record["policies"][place] for record in self.records]
 
+    def _check_curve(self, label: str, name: str) -> None:
+        """Refuse a curve that neither this version nor the version that wrote the result knows."""
+        stored = self._of(label)[0].get("curve_rows", {})
+        one_of("curve", name, tuple(dict.fromkeys((*CURVES, *DERIVED_CURVES, *stored))))
+
     def num_agents(self, label: str) -> int:
-        """M."""
+        """The number of agents, M."""
         return self._of(label)[0]["agents"].shape[1]
 
     def steps(self, label: str) -> IntArray:
@@ -73,7 +89,7 @@ class Result:
 
     def curve(self, label: str, name: str = "mean_regret", times: Sequence[int] | None = None) -> FloatArray:
         """(trials, C) a curve at the policy's checkpoints, or at `times`; straight lines between checkpoints."""
-        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
+        self._check_curve(label, name)
         at = self.steps(label) if times is None else np.array([whole_number("time", t, at_least=0) for t in times])
         rows = []
         for run in self._of(label):
@@ -88,13 +104,14 @@ class Result:
         """(trials,) the last value of a curve, or a total: "rounds", "scalars", "bytes_up", ..."""
         if name in LEDGER:
             return np.array([run["totals"][name] for run in self._of(label)], dtype=np.float64)
-        one_of("curve", name, (*CURVES, *DERIVED_CURVES))
+        self._check_curve(label, name)
         return np.array([_values(run, name)[-1] for run in self._of(label)])
 
     def agents(self, label: str, kind: str = "regret") -> FloatArray:
         """(trials, M) each agent's regret at the end."""
-        place = REGRETS.index(one_of("kind", kind, REGRETS))
-        return np.array([run["agents"][place] for run in self._of(label)])
+        runs = self._of(label)
+        one_of("kind", kind, (*REGRETS, *runs[0].get("agent_rows", ())))
+        return np.array([run["agents"][_row(run, "agent_rows", kind)] for run in runs])
 
     def claims(self, label: str) -> dict[str, list[Record]]:
         """For each claim of theory, the audited trials in their order: bound, measured, claimed, holds."""
@@ -123,7 +140,7 @@ class Result:
         """
         one_of("kind", kind, REGRETS)
         rows = {
-            "summary": lambda: [self._summary(label, kind) for label in self.labels],
+            "summary": lambda: [self._kept_summary(label, kind) for label in self.labels],
             "trials": lambda: [row for label in self.labels for row in self._trials(label, kind)],
             "agents": lambda: [row for label in self.labels for row in self._agents(label, kind)],
             "curves": lambda: [row for label in self.labels for row in self._curves(label, kind, times)],
@@ -138,6 +155,11 @@ class Result:
         except ImportError as error:
             raise ImportError("frame: expected pandas to be installed; pip install pandas, or use table()") from error
         return pandas.DataFrame(self.table(what, kind, times))
+
+    def _kept_summary(self, label: str, kind: str) -> dict[str, Any]:
+        if (label, kind) not in self._summaries:
+            self._summaries[label, kind] = self._summary(label, kind)
+        return self._summaries[label, kind]
 
     def _summary(self, label: str, kind: str) -> dict[str, Any]:
         row: dict[str, Any] = {"policy": label, "trials": len(self.records), "agents": self.num_agents(label)}
@@ -200,9 +222,10 @@ class Result:
     def write_tables(self, folder: str | Path) -> list[Path]:
         """Write every table but "agents" as CSV, and the summary and the comparisons as JSON."""
         make_folder(Path(folder))
-        csv_files = [write_table(self.table(what), Path(folder) / f"{what}.csv") for what in TABLES if what != "agents"]
+        tables = {what: self.table(what) for what in TABLES if what != "agents"}
+        csv_files = [write_table(table, Path(folder) / f"{what}.csv") for what, table in tables.items()]
         return csv_files + [
-            write_table(self.table(what), Path(folder) / f"{what}.json") for what in ("summary", "comparisons")
+            write_table(tables[what], Path(folder) / f"{what}.json") for what in ("summary", "comparisons")
         ]
 
 
@@ -212,7 +235,18 @@ def _values(run: Record, name: str) -> FloatArray:
         return _values(run, name.replace("total", "mean")) * run["agents"].shape[1]
     if name in ("scalars", "messages"):
         return _values(run, f"{name}_up") + _values(run, f"{name}_down")
-    return run["curves"][CURVES.index(name)]
+    return run["curves"][_row(run, "curve_rows", name)]
+
+
+def _row(run: Record, rows: str, name: str) -> int:
+    """The row of a name, as the record itself tells it."""
+    stored = run.get(rows, {})
+    if name not in stored:
+        raise ValueError(
+            f"{name}: expected a result that holds it, got one of another version without it; "
+            "run the experiment again with --force (force=True)"
+        )
+    return int(stored[name])
 
 
 def _or_none(value: float) -> float | None:

@@ -50,13 +50,21 @@ def run(
     Args:
         experiment: what to run.
         out: the folder of its results; trials that are there already are not computed again. None: memory only.
-        executor: "serial", "processes" (one for each processor), "processes:4", or an object with `submit`; the
-            results are the same.
+        executor: a name in `EXECUTORS` such as "serial", "processes" (one for each processor) or "processes:4", or an
+            object with `submit`; the results are the same.
         only: these trials alone.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.
 
     Raises:
         FailedTrials: when trials failed; the others have finished and are kept.
+
+    >>> from fedbandit_envs import Experiment
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform", "Oracle"], {"max_cycles": 32}, trials=3)
+    >>> result = run(experiment, executor="serial")
+    >>> result.trials
+    [0, 1, 2]
+    >>> bool(result.final("Oracle").mean() < result.final("Uniform").mean())
+    True
     """
     return run_all({"": experiment}, out, executor, only=only, force=force)[""]
 
@@ -69,7 +77,16 @@ def run_all(
     only: Sequence[int] | None = None,
     force: bool = False,
 ) -> dict[str, Result]:
-    """Several experiments with the same workers, each in the subfolder of its name."""
+    """Run several experiments with the same workers, each in the subfolder of its name.
+
+    The other arguments are those of `run`. Experiments of which no trial has finished are left out of the answer.
+
+    >>> from fedbandit_envs import Experiment
+    >>> few = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 32}, trials=1)
+    >>> results = run_all({"few": few, "more": few.with_argument("num_agents", 8)}, executor="serial")
+    >>> {name: result.num_agents("Uniform") for name, result in results.items()}
+    {'few': 2, 'more': 8}
+    """
     for experiment in experiments.values():
         if not isinstance(experiment, Experiment):
             raise ValueError(

@@ -7,9 +7,9 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.seeding import generator
-from fedbandit_envs.validation import probability, real_array, whole_number
+from fedbandit_envs.validation import real_array, whole_number
 
-LEVEL = 0.95
+LEVEL = 0.95  # the confidence of every interval
 DRAWS = 2000  # bootstrap samples: the ends of a 95 % band are then good to about a twentieth of its width
 _BOOTSTRAP_SEED = 20240229
 
@@ -23,13 +23,13 @@ class Band:
     high: FloatArray  # (C,)
 
 
-def bootstrap_band(values: FloatArray, level: float = LEVEL, draws: int = DRAWS) -> Band:
+def bootstrap_band(values: FloatArray, draws: int = DRAWS) -> Band:
     """The mean over trials of `values` (trials, C) with its percentile bootstrap band.
 
     The same trials give the same band: the bootstrap's seed is fixed. One trial gives a band without width.
     """
     values = real_array("values", values, ("trials", "quantities"))
-    tail = (1 - probability("level", level)) / 2
+    tail = (1 - LEVEL) / 2
     trials = len(values)
     equal_chance = np.full(trials, 1 / trials)
     counts = generator(_BOOTSTRAP_SEED).multinomial(trials, equal_chance, size=whole_number("draws", draws, at_least=1))
@@ -51,11 +51,11 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """ "holds" if the difference is positive, "fails" if it is negative, else "undecided"; at the level given."""
+        """ "holds" if the difference is positive, "fails" if it is negative, else "undecided"."""
         return "holds" if self.low > 0 else "fails" if self.high < 0 else "undecided"
 
 
-def paired_difference(first: FloatArray, second: FloatArray, level: float = LEVEL) -> Difference:
+def paired_difference(first: FloatArray, second: FloatArray) -> Difference:
     """`first` - `second` over the same trials, by Student's t for pairs.
 
     Pairing removes what the trials share: the instance, the contexts, the noise of equal pulls. With fewer than two
@@ -70,7 +70,7 @@ def paired_difference(first: FloatArray, second: FloatArray, level: float = LEVE
     if trials < 2:
         return Difference(mean, -np.inf, np.inf, 1.0, trials)
     error = float(difference.std(ddof=1)) / np.sqrt(trials)
-    half = float(stdtrit(trials - 1, (1 + probability("level", level)) / 2)) * error
+    half = float(stdtrit(trials - 1, (1 + LEVEL) / 2)) * error
     if error == 0:  # without any spread the difference is certain
         return Difference(mean, mean, mean, float(mean == 0), trials)
     p_value = float(2 * stdtr(trials - 1, -abs(mean) / error))
@@ -98,14 +98,14 @@ class Proportion:
     trials: int
 
 
-def proportion(successes: int, trials: int, level: float = LEVEL) -> Proportion:
-    """`successes` of `trials`."""
+def proportion(successes: int, trials: int) -> Proportion:
+    """The share of `successes` in `trials`, with its interval."""
     trials = whole_number("trials", trials, at_least=1)
     if not 0 <= successes <= trials:
         raise ValueError(f"successes: expected 0 to {trials}, the trials, got {successes}; count them again")
     from scipy.special import betaincinv
 
-    tail = (1 - probability("level", level)) / 2
+    tail = (1 - LEVEL) / 2
     low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
     high = 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
     return Proportion(successes / trials, low, high, trials)

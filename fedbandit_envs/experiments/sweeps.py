@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment
@@ -53,8 +54,8 @@ def load_sweep(folder: str | Path) -> tuple[str, dict[Value, Result]]:
     return parameter, dict(sorted(results.items()) if numeric else results.items())
 
 
-def sweep_table(parameter: str, results: Mapping[Value, Result], kind: str = "regret") -> Columns:
-    """The summaries of all values, one below the other."""
+def sweep_table(parameter: str, results: Mapping[Any, Result], kind: str = "regret") -> Columns:
+    """The summaries of all results, one below the other; the column `parameter` has their keys."""
     columns: Columns = {}
     for value, result in results.items():
         table = result.table(kind=kind)

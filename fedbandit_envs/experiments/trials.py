@@ -1,10 +1,12 @@
 """One trial of an experiment: every policy on the same instance, boiled down to a record of plain arrays."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.problems.instance import REGRETS
 from fedbandit_envs.rounds.history import History
@@ -27,9 +29,12 @@ def play_trial(experiment: Experiment, trial: int) -> Record:
     seed = experiment.trial_seed(trial)
     audit = trial < experiment.audited
     policies: Record = {}
+    environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown: each run resets its environment
     for place, spec in enumerate(experiment.policies):
         policy = spec.make()
-        env = experiment.environment_for(policy)
+        if policy.observes not in environments:
+            environments[policy.observes] = experiment.environment_for(policy)
+        env = environments[policy.observes]
         try:
             history = play(env, policy, seed=seed, record=audit, faults=experiment.faults())
         except Exception as error:
@@ -54,9 +59,26 @@ def summary(history: History) -> Record:
     return {
         "steps": history.steps,  # (C,)
         "curves": curves,  # (len(CURVES), C)
+        "curve_rows": rows_of(CURVES),
         "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
+        "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
     }
+
+
+def rows_of(names: Iterable[str]) -> dict[str, int]:
+    """The row of each name in an array that has a row for each of `names`.
+
+    A record keeps these rows beside its arrays. Readers look a curve up by its name, so a file stays readable when a
+    later version stores more curves, or stores them in another order.
+    """
+    return {name: row for row, name in enumerate(names)}
+
+
+def missing_names(run: Record) -> list[str]:
+    """The curves and regrets that this version stores and the record of a run does not have."""
+    curve_rows, agent_rows = run.get("curve_rows", {}), run.get("agent_rows", {})
+    return [name for name in CURVES if name not in curve_rows] + [kind for kind in REGRETS if kind not in agent_rows]
 
 
 def wrong_share(history: History) -> FloatArray:

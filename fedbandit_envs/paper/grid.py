@@ -36,7 +36,7 @@ class Cell:
     width: float
 
     def name(self, num_agents: int) -> str:
-        """Of its folder."""
+        """The name of the cell's folder."""
         return f"{self.problem}-{self.error}-std{self.context_std:g}-width{self.width:.3g}-M{num_agents}"
 
     def experiment(self, num_agents: int, trials: int, seed: int) -> Experiment:

@@ -15,6 +15,7 @@ from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
 from fedbandit_envs.experiments.running import run_all
+from fedbandit_envs.experiments.sweeps import sweep_table
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, Verdict, exact_below_hidden, falls_with_agents, theory
 from fedbandit_envs.validation import one_of
 
@@ -106,7 +107,7 @@ def reproduce(
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels), numbers(results))
+    found = Reproduction(results, verdicts(results, panels), sweep_table("setting", results))
     _write(found, Path(out), panels)
     return found
 
@@ -125,17 +126,6 @@ def verdicts(results: Mapping[str, Result], panels: str = "abcd") -> list[Verdic
             for label in (HIDDEN, EXACT):
                 found.extend(falls_with_agents(panel, by_agents, label))
     return found
-
-
-def numbers(results: Mapping[str, Result]) -> Columns:
-    """The summary of each setting, one below the other."""
-    columns: Columns = {}
-    for name, result in results.items():
-        table = result.table()
-        columns.setdefault("setting", []).extend([name] * len(table["policy"]))
-        for column, values in table.items():
-            columns.setdefault(column, []).extend(values)
-    return columns
 
 
 def figure(results: Mapping[str, Result], panels: str = "abcd") -> "Figure":

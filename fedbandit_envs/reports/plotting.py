@@ -5,7 +5,7 @@ Every function returns a matplotlib `Figure`, or draws into the `axes` it is giv
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -78,14 +78,22 @@ def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, Float
     return np.array(steps), result.curve(label, name, steps)
 
 
-def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret", worst: bool = False) -> "Figure":
-    """Cumulative regret over time, per agent or of the worst agent: means over trials with 95 % bands."""
+def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> "Figure":
+    """Cumulative regret per agent over time: means over trials with 95 % bands.
+
+    The other figures are called in the same way.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> arguments = {"num_agents": 4, "max_cycles": 32}
+    >>> result = run(Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=2), executor="serial")
+    >>> regret(result, kind="paper_regret").axes[0].get_ylabel()
+    'regret per agent (Eq. 2)'
+    """
     figure, axes = _axes(axes)
     for number, label in enumerate(result.labels):
-        line(axes, *with_start(result, label, f"{'worst' if worst else 'mean'}_{kind}"), label, number)
+        line(axes, *with_start(result, label, f"mean_{kind}"), label, number)
     time_axis(axes)
-    name = REGRET_NAMES[kind]
-    _finish(axes, "step $t$", name.replace("per agent", "of the worst agent") if worst else name, title(result))
+    _finish(axes, "step $t$", REGRET_NAMES[kind], title(result))
     return figure
 
 
@@ -145,8 +153,8 @@ def communication(result: Result, axes: "Axes | None" = None, kind: str = "regre
     return figure
 
 
-def active_arms(result: Result, axes: "Axes | None" = None) -> "Figure":
-    """Arms that an agent still considers, over time: means over agents and trials."""
+def active_arms(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> "Figure":
+    """Arms that an agent still considers, over time: means over agents and trials; the same for every `kind`."""
     figure, axes = _axes(axes)
     for number, label in enumerate(result.labels):
         line(axes, result.steps(label), result.curve(label, "active_arms"), label, number)
@@ -167,14 +175,25 @@ def agents(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> 
     return figure
 
 
-FIGURES = ("regret", "communication", "active", "agents")
+class DrawsResult(Protocol):
+    """An entry of `FIGURES`: a function that draws a result."""
+
+    def __call__(self, result: Result, *, kind: str) -> "Figure":
+        """Draw the result; where the figure shows regret, it is of this kind."""
+
+
+#: All figures of a result by name. Your own is one more entry: `FIGURES["mine"] = my_figure`.
+FIGURES: dict[str, DrawsResult] = {
+    "regret": regret,
+    "communication": communication,
+    "active": active_arms,
+    "agents": agents,
+}
 
 
 def draw(name: str, result: Result, kind: str = "regret") -> "Figure":
-    """One of `FIGURES`."""
-    if one_of("figure", name, FIGURES) == "active":
-        return active_arms(result)
-    return {"regret": regret, "communication": communication, "agents": agents}[name](result, kind=kind)
+    """The figure of a name in `FIGURES`."""
+    return FIGURES[one_of("figure", name, FIGURES)](result, kind=kind)
 
 
 def time_axis(axes: "Axes") -> None:
@@ -188,10 +207,9 @@ def time_axis(axes: "Axes") -> None:
 
 def title(result: Result, leave_out: str = "") -> str:
     """The problem, its size, and the number of trials."""
-    experiment = result.experiment.resolved()
-    name = experiment.environment.partition("/")[2].removesuffix("-v0")
+    name = result.experiment.environment.partition("/")[2].removesuffix("-v0")
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
-    sizes["max_cycles"] = f"$T = {experiment.arguments['max_cycles']:,}$".replace(",", "{,}")
+    sizes["max_cycles"] = f"$T = {result.steps(result.labels[0])[-1]:,}$".replace(",", "{,}")
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]
     return ", ".join([name, *shown, f"{len(result.records)} trial{'s' * (len(result.records) > 1)}"])
 

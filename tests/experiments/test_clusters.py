@@ -135,7 +135,7 @@ if __name__ == "__main__":
 USER = """
 import sys
 from experiment_policies import double
-from fedbandit_envs.executors import make_executor
+from fedbandit_envs.experiments.executors.local import make_executor
 if __name__ == "__main__":
     with make_executor(sys.argv[1]) as executor:
         print(executor.workers, executor.submit(double, 4).result())

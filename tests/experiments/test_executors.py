@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_policies import die, double, sleep_and_tell, threads_of_linear_algebra
+from experiment_policies import die, double, sleep_and_tell, small, threads_of_linear_algebra
 
+from fedbandit_envs import run
 from fedbandit_envs.experiments.executors import local as executors
 from fedbandit_envs.experiments.executors.local import Processes, Serial, WorkerLost, make_executor, outcomes
 
@@ -84,7 +85,7 @@ def test_a_script_without_a_main_guard_is_told_what_to_do(tmp_path: Path) -> Non
     ("name", "message"),
     [
         ("process", "did you mean 'processes'"),
-        ("processes:two", "expected 'processes' or 'processes:N'"),
+        ("processes:two", "expected a number of workers, got 'processes:two'; for example 'processes:4'"),
         ("processes:0", "expected a whole number of at least 1, got 0"),
         ("serial:2", "expected 'serial' without an argument"),
         ("", "expected one of"),
@@ -93,6 +94,22 @@ def test_a_script_without_a_main_guard_is_told_what_to_do(tmp_path: Path) -> Non
 def test_unknown_executors_are_refused(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_executor(name)
+
+
+class Remembering(Serial):
+    """Computes here, and remembers for whom."""
+
+    def __init__(self, queue: str):
+        self.queue = queue
+
+
+def test_an_executor_of_one_s_own_is_an_entry_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(executors.EXECUTORS, "mine", executors.ExecutorKind(Remembering, "mine[:QUEUE]"))
+    made = make_executor("mine:night")
+    assert isinstance(made, Remembering)
+    assert made.queue == "night"
+    assert executors.executor_help().endswith("dask[:ADDRESS] or mine[:QUEUE]")
+    assert run(small(trials=2), executor="mine").trials == [0, 1]
 
 
 def test_no_more_tasks_are_under_way_than_the_workers_need() -> None:

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,51 @@ def test_a_sweep_has_a_result_for_each_value_and_is_read_back(tmp_path: Path) ->
     parameter, loaded = load_sweep(tmp_path)
     assert (parameter, list(loaded)) == ("num_agents", [2, 10])
     assert sweep_table(parameter, loaded) == sweep_table("num_agents", results)
+
+
+LATER_VERSION = """
+import sys
+from fedbandit_envs.problems import instance
+instance.REGRETS = ("own_regret", *instance.REGRETS)  # before anything else is imported, as if it stood there
+import fedbandit_envs as fb
+result = fb.Result.load(sys.argv[1])
+print([result.final("Uniform", name)[0] for name in sys.argv[2:]])
+print(result.agents("Uniform").tolist())
+for read in (lambda: result.final("Uniform", "mean_own_regret"), lambda: result.agents("Uniform", "own_regret")):
+    try:
+        read()
+    except ValueError as error:
+        print(error)
+try:
+    fb.run(result.experiment, sys.argv[1], "serial")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_version_with_one_more_kind_of_regret_reads_old_files_rightly(tmp_path: Path) -> None:
+    arguments = {"num_agents": 3, "num_arms": 4, "max_cycles": 20}
+    result = fb.run(fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=1), tmp_path, "serial")
+    names = ("worst_regret", "active_arms", "scalars_up", "total_paper_regret")
+    command = [sys.executable, "-c", LATER_VERSION, str(tmp_path), *names]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    finals, agents, curve, kind, resumed = ran.stdout.splitlines()
+    assert finals == str([result.final("Uniform", name)[0] for name in names])
+    assert agents == str(result.agents("Uniform").tolist())
+    assert "mean_own_regret: expected a result that holds it, got one of another version without it;" in curve
+    assert "own_regret: expected a result that holds it, got one of another version without it;" in kind
+    assert "got one of another version, without mean_own_regret, own_regret, worst_own_regret;" in resumed
+
+
+def test_a_file_without_names_is_refused(result: fb.Result) -> None:
+    run = {name: value for name, value in result.records[0]["policies"]["0"].items() if not name.endswith("_rows")}
+    unnamed = fb.Result(
+        fb.Experiment("fedbandit/Linear-v0", ["Oracle"]), [{"trial": 0, "seed": "0", "policies": {"0": run}}]
+    )
+    with pytest.raises(ValueError, match="got one of another version without it; run the experiment again"):
+        unnamed.final("Oracle")
+    with pytest.raises(ValueError, match="got one of another version without it"):
+        unnamed.agents("Oracle")
 
 
 def test_sweeps_refuse_what_is_no_value() -> None:

@@ -104,6 +104,48 @@ def test_the_resolved_experiment_lies_beside_the_results(tmp_path: Path) -> None
     assert (len(records), experiment.trials) == (5, 5)
 
 
+READER = """
+import sys
+import fedbandit_envs as fb
+from fedbandit_envs.cli.main import main
+folder = sys.argv[1]
+assert "Test-One-Arm" not in fb.policy_names()
+assert fb.Result.load(folder).labels == ["Test-One-Arm", "Fed-PECD", "Fed-PE"]
+assert main(["compare", folder]) == 0
+assert main(["plot", folder, "--format", "png"]) == 0
+"""
+
+
+def test_results_are_read_where_the_policy_is_not_installed(tmp_path: Path) -> None:
+    fb.run(small(), tmp_path, "serial")
+    ran = subprocess.run([sys.executable, "-c", READER, tmp_path], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "Test-One-Arm" in ran.stdout
+    assert (tmp_path / "regret.png").stat().st_size > 1000
+
+
+def test_results_of_another_version_are_read_but_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("experiment", "folder"):
+        monkeypatch.setattr(f"fedbandit_envs.experiments.{module}.version", lambda _: "0.0.7")
+    fb.run(small(), tmp_path, "serial")
+    monkeypatch.undo()
+    assert fb.Result.load(tmp_path).trials == [0, 1, 2, 3, 4]
+    with pytest.raises(FolderError, match=r"another experiment \(with version = '0.0.7'; without version = "):
+        fb.run(small(), tmp_path, "serial")
+
+
+def test_an_experiment_that_was_changed_by_hand_is_refused_by_readers(tmp_path: Path) -> None:
+    fb.run(small(), tmp_path, "serial")
+    file = tmp_path / "experiment.toml"
+    written = file.read_text()
+    file.write_text(written.replace("seed = 3", "seed = 4"))
+    with pytest.raises(FolderError, match="got trial 0 of another experiment"):
+        fb.Result.load(tmp_path)
+    file.write_text("".join(line for line in written.splitlines(keepends=True) if not line.startswith("version")))
+    with pytest.raises(FolderError, match=r"experiment\.toml: expected the key 'version', got environment"):
+        fb.Result.load(tmp_path)
+
+
 @pytest.mark.parametrize("keep", [0, 10, 500, -1])
 def test_a_torn_file_is_named_and_refused_and_force_computes_it_again(tmp_path: Path, keep: int) -> None:
     fb.run(small(), tmp_path, "serial")

@@ -12,7 +12,6 @@ from compiling import COMPILED_OR_NOT
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
-from fedbandit_envs.experiments.trials import CURVES
 from fedbandit_envs.paper import grid
 from fedbandit_envs.paper import panels as reproduce
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, exact_below_hidden, falls_with_agents, theory
@@ -128,10 +127,14 @@ def made(exact: Any, hidden: Any, claims: list[dict[str, Any]] | None = None) ->
     for trial, pair in enumerate(zip(exact, hidden, strict=True)):
         policies = {}
         for place, value in enumerate(pair):
-            curves = np.zeros((len(CURVES), 1))
-            curves[CURVES.index("mean_regret")] = value
-            totals = dict.fromkeys((*COUNTS, "rounds"), 0)
-            run = {"steps": np.array([8]), "curves": curves, "agents": np.full((3, 2), value), "totals": totals}
+            run = {
+                "steps": np.array([8]),
+                "curves": np.array([[value]]),
+                "curve_rows": {"mean_regret": 0},
+                "agents": np.full((1, 2), value),
+                "agent_rows": {"regret": 0},
+                "totals": dict.fromkeys((*COUNTS, "rounds"), 0),
+            }
             if claims is not None:
                 run["audit"] = {str(number): claim for number, claim in enumerate(claims)}
             policies[str(place)] = run

@@ -5,12 +5,14 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import experiment_policies  # noqa: F401 - registers its policies
 import numpy as np
 import pytest
+from experiment_policies import small
 
 import fedbandit_envs as fb
+from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.sweeps import sweep
 from fedbandit_envs.reports import plotting
 
@@ -74,8 +76,10 @@ def test_the_regret_curve_starts_at_zero_and_ends_at_the_final_regret(result: fb
 def test_the_band_encloses_the_mean(result: fb.Result) -> None:
     (axes,) = plotting.regret(result).axes
     (path,) = axes.collections[0].get_paths()
-    mean = np.asarray(axes.lines[0].get_ydata())
-    assert path.vertices[:, 1].max() >= mean.max()
+    x, mean = axes.lines[0].get_data()
+    for step, value in zip(x, mean, strict=True):
+        edges = path.vertices[path.vertices[:, 0] == step, 1]
+        assert edges.min() <= value <= edges.max()
 
 
 def test_figures_draw_into_given_axes(result: fb.Result) -> None:
@@ -125,6 +129,27 @@ def test_drawing_leaves_matplotlib_as_it_was(result: fb.Result, tmp_path: Path) 
 def test_unknown_figures_are_refused(result: fb.Result) -> None:
     with pytest.raises(ValueError, match=re.escape("did you mean 'regret'")):
         plotting.draw("regert", result)
+
+
+def worst_agents(result: fb.Result, *, kind: str) -> Any:
+    """A user's own figure: the regret of the worst agent over time."""
+    figure, axes = plotting.blank()
+    for number, label in enumerate(result.labels):
+        plotting.line(axes, result.steps(label), result.curve(label, f"worst_{kind}"), label, number)
+    axes.set_title(plotting.title(result))
+    return figure
+
+
+def test_a_figure_of_one_s_own_is_an_entry_of_the_table(
+    result: fb.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plotting.FIGURES, "worst", worst_agents)
+    (axes,) = plotting.draw("worst", result, "paper_regret").axes
+    drawn = axes.lines[1].get_ydata()
+    np.testing.assert_allclose(drawn, result.curve("Fed-PE", "worst_paper_regret").mean(axis=0))
+    fb.run(small(trials=1), tmp_path, "serial")
+    assert main(["plot", str(tmp_path), "--figure", "worst", "--format", "png"]) == 0
+    assert (tmp_path / "worst.png").exists()
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

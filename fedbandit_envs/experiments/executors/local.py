@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
 from fedbandit_envs.validation import one_of, whole_number
@@ -144,23 +144,68 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make_executor(name: str) -> Executor:
-    """ "serial", "processes" (one worker for each processor) or "processes:4", "ray[:address]", "dask[:address]"."""
-    kind, _, argument = name.partition(":")
-    one_of("executor", kind, ("serial", "processes", "ray", "dask"))
-    if kind in ("ray", "dask"):
-        from fedbandit_envs.experiments.executors.clusters import DaskCluster, RayCluster
+class ExecutorKind(NamedTuple):
+    """An entry of `EXECUTORS`."""
 
-        return RayCluster(argument) if kind == "ray" else DaskCluster(argument)
-    if kind == "serial":
-        if argument:
-            raise ValueError(
-                f"executor: expected 'serial' without an argument, got {name!r}; leave out what follows it"
-            )
-        return Serial()
-    if argument and not argument.isdigit():
-        raise ValueError(f"executor: expected 'processes' or 'processes:N' with N workers, got {name!r}; 4 is an N")
+    make: Callable[[str], Executor]  #: makes one from the text after "NAME:", which is "" if there is none
+    help: str  #: how it is written, and in brackets what may be left out
+
+
+def _serial(argument: str) -> Serial:
+    if argument:
+        raise ValueError(f"executor: expected 'serial' without an argument, got 'serial:{argument}'")
+    return Serial()
+
+
+def _processes(argument: str) -> Processes:
+    if argument and not argument.isdecimal():
+        raise ValueError(
+            f"executor: expected a number of workers, got 'processes:{argument}'; for example 'processes:4'"
+        )
     return Processes(int(argument) if argument else None)
+
+
+def _ray(argument: str) -> Executor:
+    from fedbandit_envs.experiments.executors.clusters import RayCluster
+
+    return RayCluster(argument)
+
+
+def _dask(argument: str) -> Executor:
+    from fedbandit_envs.experiments.executors.clusters import DaskCluster
+
+    return DaskCluster(argument)
+
+
+#: All executors by name. Your own is one more entry: `EXECUTORS["mine"] = ExecutorKind(make_mine, "mine[:QUEUE]")`.
+EXECUTORS: dict[str, ExecutorKind] = {
+    "serial": ExecutorKind(_serial, "serial"),
+    "processes": ExecutorKind(_processes, "processes[:N]"),
+    "ray": ExecutorKind(_ray, "ray[:ADDRESS]"),
+    "dask": ExecutorKind(_dask, "dask[:ADDRESS]"),
+}
+
+
+def make_executor(name: str) -> Executor:
+    """The executor of a name in `EXECUTORS`, which an argument can follow.
+
+    >>> make_executor("serial").workers
+    1
+    >>> make_executor("processes:4").workers
+    4
+    """
+    kind, _, argument = name.partition(":")
+    return EXECUTORS[one_of("executor", kind, EXECUTORS)].make(argument)
+
+
+def executor_help() -> str:
+    """How each executor is written, in one line for a help text.
+
+    >>> executor_help()
+    'serial, processes[:N], ray[:ADDRESS] or dask[:ADDRESS]'
+    """
+    *first, last = (kind.help for kind in EXECUTORS.values())
+    return f"{', '.join(first)} or {last}"
 
 
 def outcomes(
