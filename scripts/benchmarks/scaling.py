@@ -48,7 +48,7 @@ import time
 start = time.process_time()
 import contextlib, io
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
-    from fedbandit_envs.cli import main
+    from fedbandit_envs.cli.main import main
     main(["--help"])
 print(time.process_time() - start)
 """

@@ -15,7 +15,13 @@ def play_and_audit(name, runs, problem, **parameters):
     return histories, [audit(history) for history in histories]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runs",
+    [
+        pytest.param(200, marks=pytest.mark.slow),
+        pytest.param(2000, marks=pytest.mark.study),
+    ],
+)
 @pytest.mark.parametrize(
     ("name", "problem", "parameters"),
     [
@@ -24,11 +30,12 @@ def play_and_audit(name, runs, problem, **parameters):
     ],
     ids=["exact", "resampled"],
 )
-def test_widths_cover_and_covered_runs_keep_every_promise(name, problem, parameters):
+def test_widths_cover_and_covered_runs_keep_every_promise(name, problem, parameters, runs):
     # Theory promises that a run is uncovered with probability at most 0.1. That is a union bound, far from tight: the
     # true rate is below 2 % (measured: 0 of 200), for which the false-alarm rate P(Binomial(200, 0.02) > 20) is 1e-9.
-    histories, audits = play_and_audit(name, 200, problem, **parameters)
+    histories, audits = play_and_audit(name, runs, problem, **parameters)
     covered = [report[ERROR].holds for report in audits]
+    print(f"{name}: {sum(covered)} of {runs} runs are covered")
     assert np.mean(covered) >= 0.9
     assert all(report[ERROR].claimed for report in audits)
     assert all(report.ok for report, fine in zip(audits, covered, strict=True) if fine)
