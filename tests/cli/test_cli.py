@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ import experiment_policies  # noqa: F401 - registers its policies
 import pytest
 
 import fedbandit_envs as fb
-from fedbandit_envs.cli.main import main
-from fedbandit_envs.cli.options import value_of
+from fedbandit_envs.cli.main import COMMANDS, main, parser
+from fedbandit_envs.cli.options import REGRET_KINDS, value_of
+from fedbandit_envs.problems.instance import REGRETS
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
 FEDBANDIT = [sys.executable, "-m", "fedbandit_envs"]
@@ -41,12 +44,47 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"fedbandit {version('fedbandit-envs')}\n"
 
 
-@pytest.mark.parametrize("command", ["", "list", "run", "sweep", "plot", "compare", "audit", "reproduce", "data"])
-def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def help_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as ended:
-        main([*command.split(), "--help"])
+        main([*arguments, "--help"])
     assert ended.value.code == 0
-    assert f"  fedbandit {command}" in capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+def test_help_names_every_command_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of([], capsys)
+    for name in COMMANDS:
+        assert re.search(rf"^ +{name}\s", text, re.MULTILINE)
+        assert f"\n  fedbandit {name}" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_says_what_it_does_and_gives_examples_that_parse(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, text = COMMANDS[name], help_of([name], capsys)
+    assert command.HELP in text
+    assert command.EXAMPLES
+    for example in command.EXAMPLES:
+        assert f"\n  {example}\n" in text
+        program, *arguments = shlex.split(example)
+        assert program == "fedbandit"
+        assert parser().parse_args(arguments).command == name
+
+
+def test_the_parser_loads_nothing_of_the_library_but_the_command_line() -> None:
+    program = (
+        "import sys, fedbandit_envs\nbefore = set(sys.modules)\nfrom fedbandit_envs.cli.main import parser\nparser()"
+    )
+    program += "\nprint(*[name for name in set(sys.modules) - before if name.startswith('fedbandit')])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert "fedbandit_envs.cli.main" in loaded
+    assert [name for name in loaded if not name.startswith("fedbandit_envs.cli")] == []
+
+
+def test_the_kinds_of_regret_to_choose_from_are_all_there_are() -> None:
+    assert REGRET_KINDS == REGRETS
 
 
 def test_run_shows_a_summary_and_writes_into_its_folder_only(
