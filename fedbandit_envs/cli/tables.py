@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbandit_envs.experiments.results import Columns, table_text
+from fedbandit_envs.experiments.results import Columns, table_cells
 
 _SUMMARY_COLUMNS = (
     "policy",
@@ -24,9 +24,13 @@ def show_summary(columns: Columns, first: Sequence[str] = ()) -> None:
 
 
 def show(columns: Columns) -> None:
-    """Print all columns of a table."""
-    lines = table_text(columns, "markdown").splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if not line.startswith("| ---")]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
-    for row in cells:
+    """Print all columns of a table; a line break inside a cell is shown as \\n."""
+    rows = [[_in_one_line(cell) for cell in row] for row in table_cells(columns)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _in_one_line(cell: str) -> str:
+    """The cell with line breaks and other unprintable characters as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cell)

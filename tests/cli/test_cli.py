@@ -100,6 +100,30 @@ def test_run_shows_a_summary_and_writes_into_its_folder_only(
     assert written.policies[1].parameters["delta"] == 0.05
 
 
+@pytest.mark.parametrize(
+    ("label", "on_screen", "in_markdown"),
+    [("a | b", "a | b", r"a \| b"), ("a\nb", r"a\nb", "a<br>b"), ("a\\|b", "a\\|b", r"a\\\|b")],
+)
+def test_a_label_with_bars_or_line_breaks_is_one_cell(
+    label: str, on_screen: str, in_markdown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    policies = ["--policy", f"Uniform 'label={label}'", "--policy", "Oracle"]
+    assert main(["run", *QUICK, *policies, "--trials", "1", "--out", out, "--executor", "serial"]) == 0
+    header, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{on_screen}  ")
+    start = header.index("regret")  # the columns are aligned
+    assert first[start - 1] == second[start - 1] == " "
+    assert second[start:].startswith("0 ")
+    assert main(["compare", out]) == 0
+    assert capsys.readouterr().out.count(f"\n{on_screen}  ") == 2  # in the summary and in the comparisons
+    assert main(["compare", out, "--format", "markdown"]) == 0
+    summary = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert len(summary) == 4
+    assert summary[2].startswith(f"| {in_markdown} | ")
+    assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in summary}) == 1
+
+
 def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", *QUICK, "--policy", "Uniform", "--trials", "1", "--executor", "serial"]) == 0
