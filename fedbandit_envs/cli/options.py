@@ -119,10 +119,12 @@ def value_of(text: str) -> Any:
     if power := re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)", text):
         return int(power[1]) ** int(power[2])
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return value if isinstance(value, (bool, int, float, str, list)) else text
+    # Text with line breaks can be several settings of TOML; then it is no value but just text.
+    plain = len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list))
+    return table["value"] if plain else text
 
 
 def step_of(text: str) -> int:

@@ -314,6 +314,7 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         ("[0.1, 0.2]", [0.1, 0.2]),
         ("classical", "classical"),
         ("1979-05-27", "1979-05-27"),
+        ("3\nb = 4", "3\nb = 4"),
     ],
 )
 def test_values_are_read_as_toml_or_as_text(text: str, value: object) -> None:
