@@ -5,12 +5,37 @@ import time
 from typing import Any
 
 from fedbandit_envs.cli.options import id_of, pair_of, policy_of
-from fedbandit_envs.federation.local import federate as run_federation
-from fedbandit_envs.federation.settings import Settings
+
+HELP = "Run agents in processes of their own, over Flower, on this machine; needs the extra `flower`."
+EXAMPLES = ("fedbandit federate --policy Fed-PECD --agents 8 --clients 4 --set max_cycles=30",)
 
 
-def federate(options: argparse.Namespace) -> int:
-    """Run, show each turn as it ends, and what came of it."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fedbandit federate`."""
+    parser.add_argument("--policy", required=True, metavar="'NAME KEY=VALUE ...'", help="with its parameters")
+    parser.add_argument("--env", default="Synthetic", metavar="ID", help="the environment (default: %(default)s)")
+    parser.add_argument("--agents", type=int, metavar="M", help="default: the environment's")
+    parser.add_argument("--clients", type=int, metavar="N", help="default: one for each agent")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an environment's argument")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
+    parser.add_argument(
+        "--quorum",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="the least share of agents that must be heard in a turn (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=120, metavar="SECONDS", help="how long a turn may take (default: %(default)s)"
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="states and logs; a run that stopped goes on from there")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the federation, show each turn as it ends, and show the regret and the communication at the end."""
+    from fedbandit_envs.federation.local import federate
+    from fedbandit_envs.federation.settings import Settings
+
     arguments = dict(pair_of(text) for text in options.set)
     if options.agents is not None:
         arguments["num_agents"] = options.agents
@@ -31,7 +56,7 @@ def federate(options: argparse.Namespace) -> int:
         for agent, number, reason in turn["faults"]:
             print(f"  agent {agent}, round {number}: {reason}", flush=True)
 
-    history = run_federation(
+    history = federate(
         settings, clients, out=options.out, quorum=options.quorum, timeout=options.timeout, on_progress=show
     )
     ledger = history.ledger

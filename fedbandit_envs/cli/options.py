@@ -1,18 +1,68 @@
-"""Settings as they are typed: what files and options of the command line mean."""
+"""Options that several commands share: their grammar, and what their text means."""
 
 import argparse
 import re
 import shlex
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedbandit_envs.experiments.experiment import Experiment, ExperimentError, PolicySpec
+if TYPE_CHECKING:
+    from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
+
+REGRET_KINDS = ("regret", "distribution_regret", "paper_regret")  # as in `problems.instance`, which is slow to import
+_KIND_HELP = (
+    "against the best arm for the true context (regret, the default), the best under mu_i by its means under mu_i "
+    "(distribution_regret), or the best under mu_i by the true means (paper_regret: can be negative)"
+)
 
 
-def experiment_of(options: argparse.Namespace) -> Experiment:
-    """The experiment that file and options describe together."""
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe an experiment, which `experiment_of` reads."""
+    group = parser.add_argument_group("what to run")
+    group.add_argument("file", nargs="?", metavar="FILE", help="an experiment as .toml or .json; options change it")
+    group.add_argument("--env", metavar="ID", help="the environment: Synthetic, MovieLens, ... or a whole id")
+    group.add_argument(
+        "--policy",
+        action="append",
+        metavar="'NAME KEY=VALUE ...'",
+        help="a policy with its parameters (and label=...); can be repeated",
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the environment, or dropout (the probability that a report is lost); can be repeated",
+    )
+    group.add_argument("--trials", type=int, metavar="N", help="default: 10")
+    group.add_argument("--seed", type=int, metavar="S", help="default: 0")
+
+
+def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
+    """Add the options that say where results go and who computes them; `out` is the default folder."""
+    group = parser.add_argument_group("how to run it")
+    default = f"default: {out}" if out else "default: keep nothing"
+    group.add_argument("--out", metavar="FOLDER", default=out, help=f"the results; trials there are kept ({default})")
+    group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each processor)")
+    group.add_argument(
+        "--executor", metavar="NAME", help="serial, processes[:N], ray[:ADDRESS] or dask[:ADDRESS] (default: processes)"
+    )
+    group.add_argument(
+        "--force", action="store_true", help="remove torn or foreign files in the folder, not refuse them"
+    )
+
+
+def add_kind(parser: argparse.ArgumentParser) -> None:
+    """Add the option --kind: which regret to show."""
+    parser.add_argument("--kind", choices=REGRET_KINDS, default="regret", help=_KIND_HELP)
+
+
+def experiment_of(options: argparse.Namespace) -> "Experiment":
+    """The experiment that the file and the options describe together; the options win."""
+    from fedbandit_envs.experiments.experiment import Experiment
+
     if options.file is None and (options.env is None or not options.policy):
-        raise ExperimentError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
+        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
     policies = [policy_of(text) for text in options.policy or ()]
     if options.file is None:
         experiment = Experiment(id_of(options.env), policies)
@@ -31,31 +81,33 @@ def experiment_of(options: argparse.Namespace) -> Experiment:
 
 
 def executor_of(options: argparse.Namespace) -> str:
-    """The executor by --executor or --workers."""
+    """The name of the executor that --executor or --workers asks for."""
     if options.executor is not None and options.workers is not None:
-        raise ExperimentError("expected --executor or --workers, got both; write --executor processes:N")
+        raise ValueError("expected --executor or --workers, got both; write --executor processes:N")
     if options.workers is not None:
         return f"processes:{options.workers}"
     return options.executor or "processes"
 
 
 def id_of(name: str) -> str:
-    """The id of an environment, of which the name is enough."""
+    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
     return name if "/" in name else f"fedbandit/{name}-v0"
 
 
-def policy_of(text: str) -> PolicySpec:
-    """A policy with its parameters, as `NAME KEY=VALUE ...`."""
+def policy_of(text: str) -> "PolicySpec":
+    """The policy that `NAME KEY=VALUE ...` describes; the key `label` names it in tables."""
+    from fedbandit_envs.experiments.experiment import PolicySpec
+
     name, *rest = shlex.split(text) or [""]
     parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
 
 
 def pair_of(text: str) -> tuple[str, Any]:
-    """A setting, as `KEY=VALUE`."""
+    """The key and the value of a setting written as `KEY=VALUE`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ExperimentError(f"expected KEY=VALUE, got {text!r}; write num_agents=20 or compiled=true, for example")
+        raise ValueError(f"expected KEY=VALUE, got {text!r}; for example num_agents=20 or compiled=true")
     return key, value_of(value)
 
 
@@ -67,15 +119,17 @@ def value_of(text: str) -> Any:
     if power := re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)", text):
         return int(power[1]) ** int(power[2])
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return text
-    return value if isinstance(value, (bool, int, float, str, list)) else text
+    # Text with line breaks can be several settings of TOML; then it is no value but just text.
+    plain = len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list))
+    return table["value"] if plain else text
 
 
 def step_of(text: str) -> int:
-    """A step of the horizon."""
+    """A step of the horizon, as --at takes it."""
     value = value_of(text)
     if not isinstance(value, int):
-        raise ExperimentError(f"--at: expected steps as whole numbers, got {text!r}")
+        raise ValueError(f"--at: expected steps as whole numbers, got {text!r}")
     return value

@@ -260,13 +260,24 @@ def table_text(columns: Columns, form: str) -> str:
     if form == "json":
         return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1) + "\n"
     if form == "markdown":
-        lines = [list(columns), ["---"] * len(columns), *([_cell(value) for value in row] for row in rows)]
+        names, *cells = [[_markdown(cell) for cell in row] for row in table_cells(columns)]
+        lines = [names, ["---"] * len(columns), *cells]
         return "".join("| " + " | ".join(line) + " |\n" for line in lines)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
     return buffer.getvalue()
+
+
+def table_cells(columns: Columns) -> list[list[str]]:
+    """A table as people read it: the row of its names, then its rows, with rounded numbers."""
+    return [list(columns), *([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))]
+
+
+def _markdown(cell: str) -> str:
+    """A cell in which neither a bar nor a line break ends the cell or the row."""
+    return "<br>".join(cell.replace("\\", "\\\\").replace("|", "\\|").splitlines())
 
 
 def _cell(value: Any) -> str:

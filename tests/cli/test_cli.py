@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,8 +14,9 @@ import experiment_policies  # noqa: F401 - registers its policies
 import pytest
 
 import fedbandit_envs as fb
-from fedbandit_envs.cli.main import main
-from fedbandit_envs.cli.options import value_of
+from fedbandit_envs.cli.main import COMMANDS, main, parser
+from fedbandit_envs.cli.options import REGRET_KINDS, value_of
+from fedbandit_envs.problems.instance import REGRETS
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
 FEDBANDIT = [sys.executable, "-m", "fedbandit_envs"]
@@ -41,12 +44,47 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"fedbandit {version('fedbandit-envs')}\n"
 
 
-@pytest.mark.parametrize("command", ["", "list", "run", "sweep", "plot", "compare", "audit", "reproduce", "data"])
-def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def help_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as ended:
-        main([*command.split(), "--help"])
+        main([*arguments, "--help"])
     assert ended.value.code == 0
-    assert f"  fedbandit {command}" in capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+def test_help_names_every_command_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of([], capsys)
+    for name in COMMANDS:
+        assert re.search(rf"^ +{name}\s", text, re.MULTILINE)
+        assert f"\n  fedbandit {name}" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_says_what_it_does_and_gives_examples_that_parse(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, text = COMMANDS[name], help_of([name], capsys)
+    assert command.HELP in text
+    assert command.EXAMPLES
+    for example in command.EXAMPLES:
+        assert f"\n  {example}\n" in text
+        program, *arguments = shlex.split(example)
+        assert program == "fedbandit"
+        assert parser().parse_args(arguments).command == name
+
+
+def test_the_parser_loads_nothing_of_the_library_but_the_command_line() -> None:
+    program = (
+        "import sys, fedbandit_envs\nbefore = set(sys.modules)\nfrom fedbandit_envs.cli.main import parser\nparser()"
+    )
+    program += "\nprint(*[name for name in set(sys.modules) - before if name.startswith('fedbandit')])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert "fedbandit_envs.cli.main" in loaded
+    assert [name for name in loaded if not name.startswith("fedbandit_envs.cli")] == []
+
+
+def test_the_kinds_of_regret_to_choose_from_are_all_there_are() -> None:
+    assert REGRET_KINDS == REGRETS
 
 
 def test_run_shows_a_summary_and_writes_into_its_folder_only(
@@ -60,6 +98,30 @@ def test_run_shows_a_summary_and_writes_into_its_folder_only(
     written = fb.Experiment.read("here/experiment.toml")
     assert written.arguments["max_cycles"] == 64
     assert written.policies[1].parameters["delta"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("label", "on_screen", "in_markdown"),
+    [("a | b", "a | b", r"a \| b"), ("a\nb", r"a\nb", "a<br>b"), ("a\\|b", "a\\|b", r"a\\\|b")],
+)
+def test_a_label_with_bars_or_line_breaks_is_one_cell(
+    label: str, on_screen: str, in_markdown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    policies = ["--policy", f"Uniform 'label={label}'", "--policy", "Oracle"]
+    assert main(["run", *QUICK, *policies, "--trials", "1", "--out", out, "--executor", "serial"]) == 0
+    header, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{on_screen}  ")
+    start = header.index("regret")  # the columns are aligned
+    assert first[start - 1] == second[start - 1] == " "
+    assert second[start:].startswith("0 ")
+    assert main(["compare", out]) == 0
+    assert capsys.readouterr().out.count(f"\n{on_screen}  ") == 2  # in the summary and in the comparisons
+    assert main(["compare", out, "--format", "markdown"]) == 0
+    summary = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert len(summary) == 4
+    assert summary[2].startswith(f"| {in_markdown} | ")
+    assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in summary}) == 1
 
 
 def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +314,7 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         ("[0.1, 0.2]", [0.1, 0.2]),
         ("classical", "classical"),
         ("1979-05-27", "1979-05-27"),
+        ("3\nb = 4", "3\nb = 4"),
     ],
 )
 def test_values_are_read_as_toml_or_as_text(text: str, value: object) -> None:
