@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
-from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
-from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
+from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, whole_number
@@ -50,16 +50,12 @@ class BanditInstance:
                 f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
                 "drawn from the distribution at each pull"
             )
-        if self.context == "resampled" and not isinstance(self.distribution, (PointMass, Discrete, Gaussian)):
-            raise ValueError(
-                "distribution: expected a PointMass, Discrete or Gaussian with context='resampled', got "
-                f"{type(self.distribution).__name__}; use context='fixed', or a Discrete of many samples"
-            )
         _check_norms("psi, the expected features", self.psi)
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
-            if isinstance(self.distribution, PointMass) and not np.array_equal(self.distribution.points, self.contexts):
+            known = self.distribution.known
+            if known is not None and not np.array_equal(known, self.contexts):
                 raise ValueError(
                     "contexts: expected those of the point masses, got others; what is not known exactly needs a "
                     "Gaussian or a Discrete distribution"
@@ -74,12 +70,15 @@ class BanditInstance:
         _check_norms("phi, the true features", self.phi)
         if self.rewards == "bernoulli":
             self._check_bernoulli()
+        elif self.context == "resampled":  # one agent is enough to find out whether there is a law
+            self.distribution.rows(np.arange(1)).reward_law(self.feature_map, self.theta, self.noise_std)
 
     def _check_bernoulli(self) -> None:
-        if self.context == "resampled" and isinstance(self.distribution, Gaussian):
+        if self.context == "resampled" and not self.distribution.finite_support:
             raise ValueError(
-                "rewards: expected 'gaussian' with resampled Gaussian contexts, got 'bernoulli'; their means leave "
-                "[0, 1] with positive probability, so use context='fixed' or a Discrete distribution"
+                f"rewards: expected 'gaussian' with resampled contexts of a {type(self.distribution).__name__}, got "
+                "'bernoulli'; only with finite_support is it certain that all means lie in [0, 1], so use "
+                "context='fixed' or a Discrete distribution"
             )
         means = self.means
         if self.context == "resampled":
@@ -125,6 +124,14 @@ class BanditInstance:
     def distribution_means(self) -> FloatArray:
         """(M, K) mean reward under mu_i."""
         return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
+
+    def reward_law(self) -> RewardLaw:
+        """The law of the rewards, from which an episode draws."""
+        if self.rewards == "bernoulli":
+            return BernoulliRewards(self.means.clip(0, 1))  # the check of the means allows for rounding
+        if self.context == "fixed":
+            return GaussianRewards(self.means, self.noise_std)
+        return self.distribution.reward_law(self.feature_map, self.theta, self.noise_std)
 
     def gaps(self, kind: str = "regret") -> FloatArray:
         """(M, K) what one pull of each arm adds to the regret of that kind.
@@ -195,7 +202,7 @@ class BanditInstance:
 
 def check_kinds(feature_map: object, distribution: object) -> None:
     """Refuse what is neither a feature map nor a distribution."""
-    if not isinstance(feature_map, (*LINEAR_MAPS, FeatureMap)):  # in this order: a protocol takes long to ask
+    if not is_feature_map(feature_map):
         raise ValueError(
             f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
             "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"

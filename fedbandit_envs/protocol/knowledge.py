@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import Randomness
 
@@ -37,7 +37,7 @@ class View:
     @property
     def exact(self) -> bool:
         """Whether the contexts are known."""
-        return isinstance(self.distribution, PointMass)
+        return self.distribution.known is not None
 
     def rows(self, index: IntArray) -> "View":
         """The view of some of these agents."""

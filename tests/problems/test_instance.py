@@ -283,7 +283,7 @@ def test_a_mean_that_rounding_takes_beyond_one_is_no_reason_to_refuse_zero_one_r
     assert instance.means[0, 0] > 1
 
 
-def test_a_distribution_of_the_users_own_can_be_fixed_but_not_resampled():
+def test_a_distribution_of_the_users_own_without_from_normals_can_be_fixed_but_not_resampled():
     class Own(ContextDistribution):
         num_agents, dim = 1, 1
 
@@ -301,7 +301,10 @@ def test_a_distribution_of_the_users_own_can_be_fixed_but_not_resampled():
 
     fixed = BanditInstance(np.ones((2, 1)), Identity(2, 1), Own(), np.ones((1, 1)))
     assert_refused(
-        lambda: dataclasses.replace(fixed, contexts=None, context="resampled"), "distribution: ", "Own", "'fixed'"
+        lambda: dataclasses.replace(fixed, contexts=None, context="resampled"),
+        "distribution: ",
+        "Own.from_normals(normals)",
+        "'fixed'",
     )
 
 
