@@ -93,7 +93,7 @@ class Result:
 
     def agents(self, label: str, kind: str = "regret") -> FloatArray:
         """(trials, M) each agent's regret at the end."""
-        place = REGRETS.index(one_of("kind", kind, REGRETS))
+        place = list(REGRETS).index(one_of("kind", kind, REGRETS))
         return np.array([run["agents"][place] for run in self._of(label)])
 
     def claims(self, label: str) -> dict[str, list[Record]]:
