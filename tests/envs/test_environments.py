@@ -208,8 +208,7 @@ class TwoBumps(fb.ContextDistribution):
         return self.from_normals(rng.standard_normal((self.num_agents, 1, self.dim + 1)))[:, 0]
 
     def from_normals(self, normals):
-        side = np.where(normals[..., :1] < self.right[:, None, None], 1.0, -1.0)
-        return side + 0.1 * normals[..., 1:]
+        return np.where(normals[..., :1] < self.right[:, None, None], 1.0, -1.0) + 0.1 * normals[..., 1:]
 
     def encode(self):
         right = self.right[:, None]
