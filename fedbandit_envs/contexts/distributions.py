@@ -6,27 +6,43 @@ support. For a Gaussian under any other map they come from the fixed rules of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw, SampledRewards
 from fedbandit_envs.validation import real_array
 
 _CHUNK = 2**20  # feature entries held at a time by the quadrature
 
 
 class ContextDistribution(ABC):
-    """One distribution per agent; row i is mu_i."""
+    """One distribution per agent; row i is mu_i, what agent i may know about its hidden context.
+
+    A distribution of your own defines `num_agents`, `dim`, `rows`, `sample`, `encode` and `nodes`. For
+    `context="resampled"` it also defines `from_normals`, or a `reward_law` with a closed form. `bounds` says in which
+    range the arrays of `encode` lie.
+
+    >>> from fedbandit_envs.contexts.gaussian import Gaussian
+    >>> mu = Gaussian([[0.0, 1.0], [2.0, 3.0]], std=0.5)
+    >>> mu.num_agents, mu.dim
+    (2, 2)
+    >>> mu.space()["std"].low
+    array([0., 0.])
+    """
+
+    #: Whether `nodes` gives all contexts that can occur, and not merely a rule for integrals.
+    finite_support: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def num_agents(self) -> int:
-        """M."""
+        """The number of agents, M."""
 
     @property
     @abstractmethod
@@ -49,14 +65,45 @@ class ContextDistribution(ABC):
     def nodes(self) -> tuple[FloatArray, FloatArray]:
         """Points (M, S, n) and weights (M, S) with which expectations under mu_i are computed."""
 
+    @property
+    def known(self) -> FloatArray | None:
+        """The contexts (M, n) where agents know them exactly, else None."""
+        return None
+
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """The lower and upper end of the arrays of `encode`, by name; an array that is not named has no bounds."""
+        return {}
+
     def space(self) -> spaces.Dict:
         """The space of one agent's observation."""
-        return spaces.Dict(
-            {
-                name: spaces.Box(0.0 if name in ("std", "weights") else -np.inf, np.inf, rows.shape[1:], np.float64)
-                for name, rows in self.encode().items()
-            }
+        bounds = self.bounds()
+        boxes = {}
+        for name, rows in self.encode().items():
+            low, high = bounds.get(name, (-np.inf, np.inf))
+            boxes[name] = spaces.Box(low, high, rows.shape[1:], np.float64)
+        return spaces.Dict(boxes)
+
+    @property
+    def normals_per_context(self) -> int:
+        """How many standard normals `from_normals` makes one context of."""
+        return self.dim
+
+    def from_normals(self, normals: FloatArray) -> FloatArray:
+        """S contexts per agent, (M, S, n), from standard normals (M, S, normals_per_context)."""
+        name = type(self).__name__
+        raise ValueError(
+            f"distribution: expected one with from_normals for context='resampled', got {name} without it; define "
+            f"{name}.from_normals(normals) or {name}.reward_law(feature_map, theta, noise_std), or use context='fixed'"
         )
+
+    def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
+        """The law of rewards whose context is drawn anew at each pull: <theta_a, phi(a, c)> plus Gaussian noise.
+
+        The default draws each context by `from_normals`. A distribution with a closed form gives a faster law.
+        """
+        if type(self).from_normals is ContextDistribution.from_normals:
+            self.from_normals(np.empty((self.num_agents, 0, self.normals_per_context)))  # says what is missing
+        return SampledRewards(self, feature_map, theta, noise_std)
 
     def expected_features(self, feature_map: FeatureMap) -> FloatArray:
         """psi_{a,i} = E[phi(a, c)], (M, K, d)."""
@@ -87,16 +134,22 @@ class ContextDistribution(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PointMass(ContextDistribution):
-    """The context is known exactly."""
+    """Contexts that are known exactly.
 
-    points: FloatArray  # (M, n)
+    >>> PointMass([[0.3, 0.4]]).sample(np.random.default_rng(0))
+    array([[0.3, 0.4]])
+    """
+
+    finite_support: ClassVar[bool] = True
+
+    points: FloatArray  #: (M, n) the contexts
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", real_array("points", self.points, ("agents", "context")))
 
     @property
     def num_agents(self) -> int:
-        """M."""
+        """The number of agents, M."""
         return self.points.shape[0]
 
     @property
@@ -112,6 +165,15 @@ class PointMass(ContextDistribution):
         """The points themselves, (M, n)."""
         return self.points.copy()
 
+    @property
+    def known(self) -> FloatArray:
+        """The points, (M, n)."""
+        return self.points
+
+    def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
+        """Noise alone: a known context is the same at each pull."""
+        return GaussianRewards(np.einsum("ad,mad->ma", theta, self.expected_features(feature_map)), noise_std)
+
     def encode(self) -> dict[str, FloatArray]:
         """`context` (M, n)."""
         return {"context": self.points}
@@ -123,10 +185,17 @@ class PointMass(ContextDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Discrete(ContextDistribution):
-    """One of S contexts, with known weights."""
+    """One of S contexts, with known weights, for example the members of a household.
 
-    support: FloatArray  # (M, S, n)
-    weights: FloatArray  # (M, S)
+    >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
+    >>> mu.choose(np.array([[0.1, 0.9]]))
+    array([[0, 1]])
+    """
+
+    finite_support: ClassVar[bool] = True
+
+    support: FloatArray  #: (M, S, n) the contexts that can occur
+    weights: FloatArray  #: (M, S) their probabilities
 
     def __post_init__(self) -> None:
         support = real_array("support", self.support, ("agents", "points", "context"))
@@ -143,7 +212,7 @@ class Discrete(ContextDistribution):
 
     @property
     def num_agents(self) -> int:
-        """M."""
+        """The number of agents, M."""
         return self.support.shape[0]
 
     @property
@@ -165,6 +234,15 @@ class Discrete(ContextDistribution):
         """One point of the support per agent, (M, n)."""
         chosen = self.choose(rng.random(self.num_agents))
         return self.support[np.arange(self.num_agents), chosen]
+
+    def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
+        """A mixture over the points of the support."""
+        at_support = np.einsum("msad,ad->msa", feature_map(self.support), theta)
+        return MixtureRewards(self, at_support, noise_std)
+
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """Weights are not negative."""
+        return {"weights": (0.0, np.inf)}
 
     def encode(self) -> dict[str, FloatArray]:
         """`support` (M, S, n) and `weights` (M, S)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -16,26 +16,56 @@ class FeatureMap(Protocol):
 
     @property
     def num_arms(self) -> int:
-        """K."""
+        """The number of arms, K."""
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The length of a feature vector, d."""
 
     @property
     def context_dim(self) -> int:
-        """n, the length of a context."""
+        """The length of a context, n."""
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
         """Features (..., K, d) of contexts (..., n)."""
 
 
+class LinearMap(FeatureMap, Protocol):
+    """A feature map that is linear in the context: with Gaussian contexts everything is then exact and fast.
+
+    A map of your own is taken for linear if its class has the method `reward_matrix`.
+    """
+
+    def reward_matrix(self, theta: FloatArray) -> FloatArray:
+        """The (K, n) matrix that takes a context to the K mean rewards."""
+
+
+def is_linear(feature_map: FeatureMap) -> TypeGuard[LinearMap]:
+    """Whether the map has a `reward_matrix`.
+
+    >>> is_linear(Table(3, 2)), is_linear(FeatureFunction(np.cos, 3, 2, 1))
+    (True, False)
+    """
+    return hasattr(type(feature_map), "reward_matrix")
+
+
+def is_feature_map(value: object) -> TypeGuard[FeatureMap]:
+    """Whether `value` has what a FeatureMap has; isinstance with a protocol says the same, but takes much longer."""
+    named = all(hasattr(value, name) for name in ("num_arms", "dim", "context_dim"))
+    return named and callable(value) and not isinstance(value, type)
+
+
 @dataclass(frozen=True)
 class Table:
-    """The context is the table of features itself, row by row: n = K d."""
+    """The context is the table of features itself, row by row: n = K d.
 
-    num_arms: int
-    dim: int
+    >>> Table(num_arms=2, dim=2)(np.array([1.0, 2.0, 3.0, 4.0]))
+    array([[1., 2.],
+           [3., 4.]])
+    """
+
+    num_arms: int  #: the number of arms, K
+    dim: int  #: the length of a feature vector, d
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -58,10 +88,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Identity:
-    """The context is the feature vector of every arm: phi(a, c) = c, n = d."""
+    """The context is the feature vector of every arm: phi(a, c) = c, n = d.
 
-    num_arms: int
-    dim: int
+    >>> Identity(num_arms=2, dim=2)(np.array([1.0, 2.0]))
+    array([[1., 2.],
+           [1., 2.]])
+    """
+
+    num_arms: int  #: the number of arms, K
+    dim: int  #: the length of a feature vector, d
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -80,17 +115,20 @@ class Identity:
         return theta
 
 
-LINEAR_MAPS = (Table, Identity)
-
-
 @dataclass(frozen=True)
 class FeatureFunction:
-    """A map of the user's own: `function` takes contexts (N, n) and returns features (N, K, d)."""
+    """A map of your own, made from a function that takes all contexts at once.
 
-    function: Callable[[FloatArray], FloatArray]
-    num_arms: int
-    dim: int
-    context_dim: int
+    >>> powers = FeatureFunction(lambda c: np.stack([c, c**2], axis=1), num_arms=2, dim=1, context_dim=1)
+    >>> powers(np.array([3.0]))
+    array([[3.],
+           [9.]])
+    """
+
+    function: Callable[[FloatArray], FloatArray]  #: takes contexts (N, n), returns features (N, K, d)
+    num_arms: int  #: the number of arms, K
+    dim: int  #: the length of a feature vector, d
+    context_dim: int  #: the length of a context, n
 
     def __post_init__(self) -> None:
         _check_sizes(self)

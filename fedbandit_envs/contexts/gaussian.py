@@ -1,5 +1,6 @@
 """Normal context distributions, exact for linear feature maps and by quadrature for all others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
-from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
+from fedbandit_envs.contexts.features import FeatureMap, is_linear
 from fedbandit_envs.contexts.quadrature import standard_normal_rule
+from fedbandit_envs.contexts.rewards import GaussianRewards, RewardLaw
 from fedbandit_envs.validation import real_array, real_numbers
 
 
@@ -16,12 +18,16 @@ from fedbandit_envs.validation import real_array, real_numbers
 class Gaussian(ContextDistribution):
     """A normal distribution: give `std` (independent coordinates) or a full `covariance`.
 
-    Example: `Gaussian(means, std=0.05)`, `Gaussian(means, covariance=shared)` with shared (n, n), or one (M, n, n).
+    >>> mu = Gaussian([[0.0, 1.0], [2.0, 3.0]], std=0.05)
+    >>> sorted(mu.encode())
+    ['mean', 'std']
+    >>> Gaussian([[0.0, 1.0]], covariance=[[1.0, 0.5], [0.5, 1.0]]).encode()["covariance"].shape
+    (1, 2, 2)
     """
 
-    mean: FloatArray  # (M, n)
-    std: FloatArray | float | None = None  # a number, (n,), (M, 1) or (M, n); kept as (1 or M, n)
-    covariance: FloatArray | None = None  # (n, n) or (M, n, n); kept as (1 or M, n, n)
+    mean: FloatArray  #: (M, n) the centres
+    std: FloatArray | float | None = None  #: a number, (n,), (M, 1) or (M, n); kept as (1 or M, n)
+    covariance: FloatArray | None = None  #: (n, n) or (M, n, n); kept as (1 or M, n, n)
 
     def __post_init__(self) -> None:
         mean = real_array("mean", self.mean, ("agents", "context"))
@@ -36,7 +42,7 @@ class Gaussian(ContextDistribution):
 
     @property
     def num_agents(self) -> int:
-        """M."""
+        """The number of agents, M."""
         return self.mean.shape[0]
 
     @property
@@ -77,6 +83,18 @@ class Gaussian(ContextDistribution):
         """One context per agent, (M, n)."""
         return self.from_normals(rng.standard_normal((self.num_agents, 1, self.dim)))[:, 0]
 
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """Standard deviations are not negative."""
+        return {"std": (0.0, np.inf)}
+
+    def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
+        """Normal rewards under a linear map; drawn context by context under any other."""
+        if not is_linear(feature_map):
+            return super().reward_law(feature_map, theta, noise_std)
+        means = np.einsum("ad,mad->ma", theta, self.expected_features(feature_map))
+        variance = np.diagonal(self.reward_covariance(feature_map, theta), axis1=1, axis2=2)
+        return GaussianRewards(means, np.sqrt(variance + noise_std**2))
+
     def encode(self) -> dict[str, FloatArray]:
         """`mean` (M, n), and `std` (M, n) or `covariance` (M, n, n)."""
         if self._std is not None:
@@ -93,13 +111,13 @@ class Gaussian(ContextDistribution):
     def expected_features(self, feature_map: FeatureMap) -> FloatArray:
         """psi_{a,i} = E[phi(a, c)], (M, K, d); exact for a linear map."""
         check_fit(self, feature_map)
-        if isinstance(feature_map, LINEAR_MAPS):
+        if is_linear(feature_map):
             return feature_map(self.mean)
         return super().expected_features(feature_map)
 
     def reward_covariance(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
         """Cov_{c ~ mu_i}(theta_a^T phi(a, c), theta_b^T phi(b, c)), (M, K, K); exact for a linear map."""
-        if not isinstance(feature_map, LINEAR_MAPS):
+        if not is_linear(feature_map):
             return super().reward_covariance(feature_map, theta)
         check_fit(self, feature_map)
         matrix = feature_map.reward_matrix(theta)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.rewards import RewardLaw
 from fedbandit_envs.problems.instance import REGRETS, BanditInstance
-from fedbandit_envs.problems.rewards import RewardLaw, reward_law
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, places
 from fedbandit_envs.seeding import RowDraws, Stream
 
@@ -31,7 +31,7 @@ class Episode:
         self.steps = 0
         self.plans = 0
         self._seed, self._num_agents, self._rows = seed, num_agents, rows
-        self._law: RewardLaw = reward_law(instance)
+        self._law: RewardLaw = instance.reward_law()
         numbers = num_agents * (1 + self._law.normals_per_pull)  # of one pull, whatever the block
         self._ahead = max(1, min(_STEPS_PER_DRAW, _NUMBERS_PER_DRAW // numbers))
         self._drawn = (Stream.STEPS, -1)  # the stream and number of the block of single pulls at hand:

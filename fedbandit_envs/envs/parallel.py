@@ -97,10 +97,16 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         if len(copies) == 1:
             ((name, rows),) = copies.items()
             return {agent: {name: row} for agent, row in zip(self.possible_agents, rows, strict=True)}
-        (first, first_rows), (second, second_rows) = copies.items()
+        if len(copies) == 2:
+            (first, first_rows), (second, second_rows) = copies.items()
+            return {
+                agent: {first: one, second: other}
+                for agent, one, other in zip(self.possible_agents, first_rows, second_rows, strict=True)
+            }
+        # The general form; the two above say the same faster, and every distribution of the library has one or two.
         return {
-            agent: {first: one, second: other}
-            for agent, one, other in zip(self.possible_agents, first_rows, second_rows, strict=True)
+            agent: dict(zip(copies, rows, strict=True))
+            for agent, *rows in zip(self.possible_agents, *copies.values(), strict=True)
         }
 
     def step(

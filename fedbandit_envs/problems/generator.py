@@ -12,7 +12,7 @@ class InstanceGenerator(Protocol):
 
     @property
     def num_agents(self) -> int | None:
-        """M."""
+        """The number of agents, M."""
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """One problem: `rng` draws the problem, `context_rng` what is hidden about the contexts."""

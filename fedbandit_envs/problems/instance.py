@@ -6,14 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
-from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
-from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
+from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
+from fedbandit_envs.problems.regrets import REGRETS as REGRETS
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
-from fedbandit_envs.validation import one_of, real_array, real_number, whole_number
+from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
 
-REGRETS = ("regret", "distribution_regret", "paper_regret")
 OBSERVES = ("distribution", "context", "truth")
 _ROUNDING = 1e-9  # by which a Bernoulli mean may leave [0, 1]; it is then drawn as 0 or 1
 
@@ -23,19 +23,33 @@ class BanditInstance:
     """M linear bandits that share the arm parameters theta.
 
     With `context="fixed"` agent i plays in its context c_i for the whole episode; with "resampled" each pull draws a
-    new one from mu_i. `ell` and `L` are the public range of feature norms, by default the range over all agents.
+    new one from mu_i. The last four fields are what is guaranteed to everybody; they are public, unlike theta.
+
+    >>> from fedbandit_envs.contexts.features import Identity
+    >>> points = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> instance = BanditInstance(np.eye(2), Identity(2, 2), PointMass(points), points)
+    >>> instance.means
+    array([[1., 0.],
+           [0., 2.]])
+    >>> instance.gaps("regret")
+    array([[0., 1.],
+           [2., 0.]])
     """
 
-    theta: FloatArray  # (K, d)
-    feature_map: FeatureMap
-    distribution: ContextDistribution  # mu, M rows
-    contexts: FloatArray | None  # (M, n) the hidden truth; None when resampled
-    noise_std: float = 1.0
-    rewards: str = "gaussian"  # or "bernoulli": 1 with probability equal to the mean
-    context: str = "fixed"  # or "resampled"
-    ell: float | None = None
-    L: float | None = None
-    population: "BanditInstance | None" = None  # the whole of which this is a shard
+    theta: FloatArray  #: (K, d) the parameters of the arms
+    feature_map: FeatureMap  #: phi, from contexts to features
+    distribution: ContextDistribution  #: mu, M rows
+    contexts: FloatArray | None  #: (M, n) the hidden truth; None when resampled
+    noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
+    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
+    context: str = "fixed"  #: or "resampled"
+    ell: float | None = None  #: public lower end of the feature norms; None: the smallest norm of all agents
+    L: float | None = None  #: public upper end of the feature norms; None: the largest norm of all agents
+    population: "BanditInstance | None" = None  #: the whole of which this is a shard
+    shared_theta: bool = False  #: whether all arms are guaranteed to have one theta
+    same_arms: bool = False  #: whether all agents are guaranteed to have the same psi
+    theta_bound: float | None = None  #: a guaranteed bound of the norms of theta
+    context_proxy: float | None = None  #: a guaranteed variance proxy of <theta_a, phi(a, c) - psi_a>
 
     def __post_init__(self) -> None:
         check_kinds(self.feature_map, self.distribution)
@@ -50,16 +64,12 @@ class BanditInstance:
                 f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
                 "drawn from the distribution at each pull"
             )
-        if self.context == "resampled" and not isinstance(self.distribution, (PointMass, Discrete, Gaussian)):
-            raise ValueError(
-                "distribution: expected a PointMass, Discrete or Gaussian with context='resampled', got "
-                f"{type(self.distribution).__name__}; use context='fixed', or a Discrete of many samples"
-            )
         _check_norms("psi, the expected features", self.psi)
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
-            if isinstance(self.distribution, PointMass) and not np.array_equal(self.distribution.points, self.contexts):
+            known = self.distribution.known
+            if known is not None and not np.array_equal(known, self.contexts):
                 raise ValueError(
                     "contexts: expected those of the point masses, got others; what is not known exactly needs a "
                     "Gaussian or a Discrete distribution"
@@ -72,14 +82,37 @@ class BanditInstance:
                 f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
             )
         _check_norms("phi, the true features", self.phi)
+        self._check_guarantees()
         if self.rewards == "bernoulli":
             self._check_bernoulli()
+        elif self.context == "resampled":  # one agent is enough to find out whether there is a law
+            self.distribution.rows(np.arange(1)).reward_law(self.feature_map, self.theta, self.noise_std)
+
+    def _check_guarantees(self) -> None:
+        """Refuse guarantees that don't hold; what is not guaranteed is not found out."""
+        for name in ("shared_theta", "same_arms"):
+            object.__setattr__(self, name, true_or_false(name, getattr(self, name)))
+        for name in ("theta_bound", "context_proxy"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, real_number(name, getattr(self, name), at_least=0))
+        if self.shared_theta and np.ptp(self.theta, axis=0).max() > _ROUNDING:
+            raise ValueError("shared_theta: expected one theta for all arms, got rows that differ; leave it out")
+        if self.same_arms and np.ptp(self.psi, axis=0).max() > _ROUNDING:
+            raise ValueError("same_arms: expected one psi for all agents, got agents that differ; leave it out")
+        if self.theta_bound is not None:
+            largest = np.linalg.norm(self.theta, axis=1).max()
+            if largest > self.theta_bound + _ROUNDING:
+                raise ValueError(
+                    f"theta_bound: expected at least the largest norm of theta, {largest:g}, got {self.theta_bound:g}; "
+                    "give a larger bound"
+                )
 
     def _check_bernoulli(self) -> None:
-        if self.context == "resampled" and isinstance(self.distribution, Gaussian):
+        if self.context == "resampled" and not self.distribution.finite_support:
             raise ValueError(
-                "rewards: expected 'gaussian' with resampled Gaussian contexts, got 'bernoulli'; their means leave "
-                "[0, 1] with positive probability, so use context='fixed' or a Discrete distribution"
+                f"rewards: expected 'gaussian' with resampled contexts of a {type(self.distribution).__name__}, got "
+                "'bernoulli'; only with finite_support is it certain that all means lie in [0, 1], so use "
+                "context='fixed' or a Discrete distribution"
             )
         means = self.means
         if self.context == "resampled":
@@ -93,17 +126,17 @@ class BanditInstance:
 
     @property
     def num_agents(self) -> int:
-        """M, or the size of the shard."""
+        """The number of agents: M, or the size of the shard."""
         return self.distribution.num_agents
 
     @property
     def num_arms(self) -> int:
-        """K."""
+        """The number of arms, K."""
         return self.feature_map.num_arms
 
     @property
     def dim(self) -> int:
-        """d."""
+        """The length of a feature vector, d."""
         return self.feature_map.dim
 
     @cached_property
@@ -126,19 +159,26 @@ class BanditInstance:
         """(M, K) mean reward under mu_i."""
         return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
 
+    def reward_law(self) -> RewardLaw:
+        """The law of the rewards, from which an episode draws."""
+        if self.rewards == "bernoulli":
+            return BernoulliRewards(self.means.clip(0, 1))  # the check of the means allows for rounding
+        if self.context == "fixed":
+            return GaussianRewards(self.means, self.noise_std)
+        return self.distribution.reward_law(self.feature_map, self.theta, self.noise_std)
+
     def gaps(self, kind: str = "regret") -> FloatArray:
         """(M, K) what one pull of each arm adds to the regret of that kind.
 
-        `regret` compares with the best arm for the true context, `distribution_regret` with the best arm under mu_i
-        by its means under mu_i, `paper_regret` (the paper's Eq. 2) with the best arm under mu_i by the true means:
-        the last can be negative.
+        The kinds are those of `fedbandit_envs.problems.regrets.REGRETS`, which says with what each of them compares.
         """
-        one_of("kind", kind, REGRETS)
-        if kind == "regret":
-            return self.means.max(axis=1, keepdims=True) - self.means
-        best = self.distribution_means.argmax(axis=1)
-        means = self.distribution_means if kind == "distribution_regret" else self.means
-        return means[np.arange(len(best)), best][:, None] - means
+        gaps = REGRETS[one_of("kind", kind, REGRETS)].gaps(self)
+        if np.shape(gaps) != self.means.shape:
+            raise ValueError(
+                f"{kind}: expected gaps of shape {self.means.shape} = (agents, arms), got {np.shape(gaps)}; a shard is "
+                "asked for the gaps of its own agents"
+            )
+        return gaps
 
     def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
         """The distribution that agents are shown, and its expected features (M, K, d)."""
@@ -156,6 +196,7 @@ class BanditInstance:
         """The public constants."""
         whole = self.population or self
         psi = whole.observed(observe)[1]
+        known = whole.distribution.known is not None
         ell, L = self.ell, self.L
         if ell is None or L is None:
             norms = np.linalg.norm(psi, axis=-1)
@@ -170,6 +211,10 @@ class BanditInstance:
             L=L,
             noise_std=self.noise_std if self.rewards == "gaussian" else 0.5,
             context=self.context,
+            shared_theta=self.shared_theta,
+            same_arms=self.same_arms and (observe != "context" or known),
+            theta_bound=self.theta_bound,
+            context_proxy=0.0 if observe == "context" or known else self.context_proxy,
         )
 
     def view(self, horizon: int, randomness: Randomness, observe: str = "distribution") -> View:
@@ -195,7 +240,7 @@ class BanditInstance:
 
 def check_kinds(feature_map: object, distribution: object) -> None:
     """Refuse what is neither a feature map nor a distribution."""
-    if not isinstance(feature_map, (*LINEAR_MAPS, FeatureMap)):  # in this order: a protocol takes long to ask
+    if not is_feature_map(feature_map):
         raise ValueError(
             f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
             "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"

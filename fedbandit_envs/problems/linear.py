@@ -16,21 +16,31 @@ from fedbandit_envs.validation import real_array, whole_number
 class Linear:
     """Your own arrays; without any, a small example.
 
-    Either `features` (M, K, d), known exactly, or `contexts` (a distribution) with a `feature_map`; `true_contexts`
-    (M, n) fixes the hidden contexts instead of drawing them from the distribution.
+    Give either `features`, which are then known exactly, or `contexts` (a distribution) with a `feature_map`. The last
+    four fields are guarantees that you state; they are told to all agents, and refused where they don't hold.
+
+    >>> rng = np.random.default_rng(0)
+    >>> Linear(theta=np.eye(2), features=np.ones((3, 2, 2)), theta_bound=1.0).instance(rng, rng).means
+    array([[1., 1.],
+           [1., 1.],
+           [1., 1.]])
     """
 
-    theta: FloatArray | None = None  # (K, d)
-    features: FloatArray | None = None  # (M, K, d)
-    contexts: ContextDistribution | None = None
-    feature_map: FeatureMap | None = None
-    true_contexts: FloatArray | None = None  # (M, n)
-    num_agents: int | None = None  # of the example; with arrays, what they must have
-    context: str = "fixed"
-    noise_std: float = 1.0
-    rewards: str = "gaussian"
-    ell: float | None = None
-    L: float | None = None
+    theta: FloatArray | None = None  #: (K, d) the parameters of the arms
+    features: FloatArray | None = None  #: (M, K, d) features that are known exactly
+    contexts: ContextDistribution | None = None  #: mu, the distribution of the hidden contexts
+    feature_map: FeatureMap | None = None  #: phi, needed with `contexts`
+    true_contexts: FloatArray | None = None  #: (M, n) the hidden contexts; None: drawn from the distribution
+    num_agents: int | None = None  #: the size of the example; with arrays, what they must have
+    context: str = "fixed"  #: "fixed" or "resampled" at each pull
+    noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
+    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
+    ell: float | None = None  #: public lower end of the feature norms; None: the smallest norm of all agents
+    L: float | None = None  #: public upper end of the feature norms; None: the largest norm of all agents
+    shared_theta: bool = False  #: whether all arms have one theta
+    same_arms: bool = False  #: whether all agents have the same psi
+    theta_bound: float | None = None  #: a bound of the norms of theta
+    context_proxy: float | None = None  #: a variance proxy of <theta_a, phi(a, c) - psi_a>
     _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -93,4 +103,8 @@ class Linear:
             self.context,
             self.ell,
             self.L,
+            shared_theta=self.shared_theta,
+            same_arms=self.same_arms,
+            theta_bound=self.theta_bound,
+            context_proxy=self.context_proxy,
         )

@@ -13,16 +13,24 @@ from fedbandit_envs.validation import real_number, whole_number
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The paper's synthetic problems: theta_a = e_1, gaps in `gap`, feature norms in [0.5, 1], any arm can be best."""
+    """The paper's synthetic problems: theta_a = e_1, gaps in `gap`, feature norms in [0.5, 1], any arm can be best.
 
-    num_agents: int = 100
-    num_arms: int = 10
-    dim: int = 3
-    gap: tuple[float, float] | float = (0.2, 0.4)  # range of the suboptimality gaps, or the one gap
-    context_std: float = USUAL_STD
-    error: str = "berkson"
-    context: str = "fixed"
-    noise_std: float = 1.0
+    A context is the table of an agent's features, hidden by Gaussian noise.
+
+    >>> rng = np.random.default_rng(0)
+    >>> instance = Synthetic(num_agents=5, gap=0.3, context_std=0.0).instance(rng, rng)
+    >>> np.sort(instance.gaps(), axis=1)[0].round(3)
+    array([0. , 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
+    """
+
+    num_agents: int = 100  #: the number of agents, M
+    num_arms: int = 10  #: the number of arms, K
+    dim: int = 3  #: the length of a feature vector, d
+    gap: tuple[float, float] | float = (0.2, 0.4)  #: range of the suboptimality gaps, or the one gap
+    context_std: float = USUAL_STD  #: standard deviation of each number of a context
+    error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
+    context: str = "fixed"  #: "fixed" or "resampled" at each pull
+    noise_std: float = 1.0  #: standard deviation of the rewards' noise
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)
@@ -53,7 +61,17 @@ class Synthetic:
         theta[:, 0] = 1
         feature_map = Table(self.num_arms, self.dim)
         return BanditInstance(
-            theta, feature_map, distribution, contexts, self.noise_std, context=self.context, ell=0.5, L=1.0
+            theta,
+            feature_map,
+            distribution,
+            contexts,
+            self.noise_std,
+            context=self.context,
+            ell=0.5,
+            L=1.0,
+            shared_theta=True,
+            theta_bound=1.0,
+            context_proxy=self.context_std**2 if self.error == "berkson" else None,
         )
 
     def _features(self, rng: np.random.Generator) -> FloatArray:

@@ -3,41 +3,67 @@
 from dataclasses import dataclass
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import Randomness
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Public numbers of a problem; they never depend on which agents are looked at."""
+    """Public numbers of a problem, the same for all agents and for the server.
 
-    num_agents: int  # M
-    num_arms: int  # K
-    dim: int  # d
-    horizon: int  # T
-    ell: float  # lower end of the norms ||psi||
-    L: float  # upper end
-    noise_std: float  # sub-Gaussian scale of one reward's noise
-    context: str  # "fixed" or "resampled"
+    The last four are what the problem guarantees. They are never computed from theta, which is hidden: a policy that
+    needs one and finds None (or False) refuses the problem, or takes a parameter of its own.
+
+    >>> constants = Constants(3, 10, 2, 5000, ell=0.5, L=1.0, noise_std=1.0, context="fixed")
+    >>> constants.num_arms, constants.theta_bound
+    (10, None)
+    """
+
+    num_agents: int  #: the number of agents, M
+    num_arms: int  #: the number of arms, K
+    dim: int  #: the length of a feature vector, d
+    horizon: int  #: the number of steps, T
+    ell: float  #: lower end of the norms of psi
+    L: float  #: upper end of the norms of psi
+    noise_std: float  #: sub-Gaussian scale of one reward's noise
+    context: str  #: "fixed" or "resampled"
+    shared_theta: bool = False  #: whether all arms have one theta
+    same_arms: bool = False  #: whether all agents are shown the same psi
+    theta_bound: float | None = None  #: no theta_a is longer; None: nothing is guaranteed
+    context_proxy: float | None = None  #: variance proxy of <theta_a, phi(a, c) - psi_a>; None: nothing is guaranteed
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a block of n agents knows: its own mu_i and psi, the constants, and a source of random numbers."""
+    """What a block of n agents knows: its own mu_i and psi, the constants, and a source of random numbers.
 
-    constants: Constants
-    agents: IntArray  # (n,) their numbers among all M; messages take them over without a copy
-    distribution: ContextDistribution  # n rows
-    feature_map: FeatureMap
-    psi: FloatArray  # (n, K, d) expected features
-    randomness: Randomness  # the policy's own: `view.randomness.draws(j)` for plan j
-    truth: FloatArray | None = None  # (n, K) the true mean rewards, for policies that observe the "truth" only
+    A policy is given one for its agents; `rows` splits it further.
+
+    >>> from fedbandit_envs.contexts.distributions import PointMass
+    >>> from fedbandit_envs.contexts.features import Identity
+    >>> from fedbandit_envs.seeding import Stream
+    >>> import numpy as np
+    >>> mu, phi = PointMass(np.eye(3)), Identity(2, 3)
+    >>> constants = Constants(3, 2, 3, 100, ell=1.0, L=1.0, noise_std=1.0, context="fixed")
+    >>> randomness = Randomness(0, Stream.POLICY, 3)
+    >>> view = View(constants, np.arange(3), mu, phi, mu.expected_features(phi), randomness)
+    >>> view.exact, view.rows(np.array([2])).agents
+    (True, array([2]))
+    """
+
+    constants: Constants  #: the public constants
+    agents: IntArray  #: (n,) their numbers among all M; messages take them over without a copy
+    distribution: ContextDistribution  #: mu, n rows
+    feature_map: FeatureMap  #: phi, from contexts to features
+    psi: FloatArray  #: (n, K, d) expected features
+    randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
+    truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
 
     @property
     def exact(self) -> bool:
         """Whether the contexts are known."""
-        return isinstance(self.distribution, PointMass)
+        return self.distribution.known is not None
 
     def rows(self, index: IntArray) -> "View":
         """The view of some of these agents."""

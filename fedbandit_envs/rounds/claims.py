@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import Discrete
-from fedbandit_envs.contexts.features import LINEAR_MAPS
+from fedbandit_envs.contexts.features import is_linear
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -211,7 +211,7 @@ def _context_proxy(instance: BanditInstance) -> float:
         possible = distribution.weights[..., None] > 0
         highest, lowest = np.where(possible, rewards, -np.inf).max(1), np.where(possible, rewards, np.inf).min(1)
         return float(((highest - lowest) / 2).max() ** 2)
-    if isinstance(distribution, Gaussian) and isinstance(feature_map, LINEAR_MAPS):
+    if isinstance(distribution, Gaussian) and is_linear(feature_map):
         return float(np.diagonal(distribution.reward_covariance(feature_map, theta), axis1=1, axis2=2).max())
     return np.inf
 

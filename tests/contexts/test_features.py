@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
-from fedbandit_envs.contexts.features import FeatureFunction, FeatureMap, Identity, Table
+from fedbandit_envs.contexts.features import FeatureFunction, FeatureMap, Identity, Table, is_feature_map, is_linear
+from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.contexts.rewards import GaussianRewards
+from fedbandit_envs.problems.instance import BanditInstance
 
 RNG = np.random.default_rng(0)
 SQUARES = FeatureFunction(lambda c: np.stack([c, c**2], axis=1), num_arms=2, dim=3, context_dim=3)
@@ -71,3 +74,43 @@ def test_features_are_not_the_memory_of_the_function():
     feature_map = FeatureFunction(lambda c: kept, 1, 2, 1)
     feature_map(np.ones((1, 1)))[...] = 5
     assert (kept == 1).all()
+
+
+class Doubled(Identity):
+    """A linear map of a user's own: phi(a, c) = 2 c."""
+
+    def __call__(self, contexts):
+        return 2 * super().__call__(contexts)
+
+    def reward_matrix(self, theta):
+        return 2 * theta
+
+
+class Stretched:
+    """A linear map that is no subclass of ours: phi(a, c) = (a + 1) c."""
+
+    num_arms, dim, context_dim = 2, 3, 3
+
+    def __call__(self, contexts):
+        return contexts[..., None, :] * np.array([[1.0], [2.0]])
+
+    def reward_matrix(self, theta):
+        return theta * np.array([[1.0], [2.0]])
+
+
+def test_a_map_with_a_reward_matrix_is_linear_whoever_wrote_it():
+    assert is_linear(Doubled(2, 3))
+    assert is_linear(Stretched())
+    assert is_feature_map(Stretched())
+    assert not is_feature_map(Stretched)
+    assert not is_linear(FeatureFunction(np.cos, 2, 3, 3))
+
+
+@pytest.mark.parametrize("own", [Doubled(2, 3), Stretched()])
+def test_resampled_gaussian_contexts_under_a_linear_map_of_the_users_own_have_normal_rewards(own):
+    theta, mu = np.arange(1.0, 7).reshape(2, 3), Gaussian([[1.0, 2.0, 3.0]], std=0.5)
+    law = BanditInstance(theta, own, mu, None, 0.1, context="resampled").reward_law()
+    assert isinstance(law, GaussianRewards)
+    matrix = own.reward_matrix(theta)
+    np.testing.assert_allclose(law.means[0], matrix @ mu.mean[0])
+    np.testing.assert_allclose(law.stds[0] ** 2, 0.25 * (matrix**2).sum(axis=1) + 0.01)

@@ -1,5 +1,6 @@
 """Every registered id, found in the registries themselves, keeps the contracts of PettingZoo and Gymnasium."""
 
+import math
 from itertools import pairwise
 
 import gymnasium
@@ -12,6 +13,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from pettingzoo.utils.conversions import parallel_to_aec
 
 import fedbandit_envs as fb
+from fedbandit_envs.envs.episode import Episode
 
 
 def ours(registry):
@@ -188,3 +190,60 @@ def test_native_vector_form_is_the_default_of_agent_ids(name):
     assert type(envs).__name__ == "AgentsVectorEnv"
     remade = gymnasium.make_vec(envs.spec)
     assert remade.num_envs == 3
+
+
+class TwoBumps(fb.ContextDistribution):
+    """A distribution of a user's own: a normal of `std` around -1 or around 1, told in three arrays."""
+
+    def __init__(self, right, dim=2):
+        self.right, self.num_agents, self.dim = np.asarray(right), len(right), dim
+        self.normals_per_context = dim + 1
+
+    num_agents = dim = normals_per_context = 0
+
+    def rows(self, index):
+        return TwoBumps(self.right[index])
+
+    def sample(self, rng):
+        return self.from_normals(rng.standard_normal((self.num_agents, 1, self.dim + 1)))[:, 0]
+
+    def from_normals(self, normals):
+        return np.where(normals[..., :1] < self.right[:, None, None], 1.0, -1.0) + 0.1 * normals[..., 1:]
+
+    def encode(self):
+        right = self.right[:, None]
+        return {"right": right, "centres": np.tile([-1.0, 1.0], (self.num_agents, 1)), "std": np.full_like(right, 0.1)}
+
+    def bounds(self):
+        return {"std": (0.0, 1.0)}
+
+    def nodes(self):
+        right = np.array([0.5 * math.erfc(-z / math.sqrt(2)) for z in self.right])
+        return np.tile([[[-1.0], [1.0]]], (self.num_agents, 1, self.dim)), np.stack([1 - right, right], axis=1)
+
+
+@pytest.mark.parametrize("context", ["fixed", "resampled"])
+def test_a_distribution_of_the_users_own_with_three_arrays_is_played_and_observed(context):
+    mu = TwoBumps([0.5, 1.0, -0.5])
+    problem = fb.Linear(np.eye(2), contexts=mu, feature_map=fb.Identity(2, 2), context=context, noise_std=0.1)
+    env = fb.HiddenContextBandit(problem, max_cycles=50)
+    observations, _ = env.reset(seed=0)
+    for shown in (observations, env.step(dict.fromkeys(env.possible_agents, 0))[0]):
+        for row, agent in enumerate(env.possible_agents):
+            assert env.observation_space(agent).contains(shown[agent])
+            assert list(shown[agent]) == ["right", "centres", "std"]
+            assert shown[agent]["right"] == mu.right[row]
+    assert env.observation_space("agent_0")["std"].high == 1
+    assert env.observation_space("agent_0")["right"].low == -np.inf
+    assert fb.play(env, fb.make_policy("Fed-PECD"), seed=0).steps[-1] == 50
+
+
+def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_variance():
+    mu = TwoBumps(np.full(500, 0.5))
+    instance = fb.BanditInstance(np.eye(2), fb.Identity(2, 2), mu, None, 0.1, context="resampled")
+    sums = Episode(instance, 0, 500).pull(fb.Plan(np.zeros((500, 2), dtype=int), np.zeros(500, dtype=int), 4))
+    right = mu.nodes()[1][0, 1]
+    mean, variance = 2 * right - 1, 4 * right * (1 - right) + 0.02
+    deviation = sums.played_sums - 4 * mean
+    assert abs(deviation.mean()) < 4 * math.sqrt(4 * variance / 500)  # a false alarm in 1e-4 of all seeds
+    assert abs((deviation**2).mean() / (4 * variance) - 1) < 0.3

@@ -439,3 +439,17 @@ MU = Gaussian(np.full((4, 2), 0.5), std=0.1)
 )
 def test_what_can_not_be_a_problem_is_refused_when_it_is_made(make, named):
     assert_refused(make, *named)
+
+
+@pytest.mark.parametrize(("error", "proxy"), [("berkson", 0.01), ("classical", None)])
+def test_synthetic_problems_guarantee_what_they_are_made_of(error, proxy):
+    rng = np.random.default_rng(0)
+    constants = Synthetic(num_agents=3, context_std=0.1, error=error).instance(rng, rng).constants(10)
+    assert (constants.shared_theta, constants.same_arms, constants.theta_bound) == (True, False, 1.0)
+    assert constants.context_proxy == pytest.approx(proxy)
+
+
+def test_movielens_problems_guarantee_nothing_about_theta():
+    rng = np.random.default_rng(0)
+    constants = MovieLens(num_agents=3).instance(rng, rng).constants(10)
+    assert (constants.shared_theta, constants.theta_bound, constants.context_proxy) == (False, None, None)

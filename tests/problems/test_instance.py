@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from refusals import assert_refused
 
+import fedbandit_envs as fb
 from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.instance import OBSERVES, REGRETS, BanditInstance
+from fedbandit_envs.problems.instance import OBSERVES, BanditInstance
+from fedbandit_envs.problems.regrets import REGRETS, Regret
 from fedbandit_envs.seeding import Randomness, Stream
 
 RNG = np.random.default_rng(0)
@@ -283,7 +285,7 @@ def test_a_mean_that_rounding_takes_beyond_one_is_no_reason_to_refuse_zero_one_r
     assert instance.means[0, 0] > 1
 
 
-def test_a_distribution_of_the_users_own_can_be_fixed_but_not_resampled():
+def test_a_distribution_of_the_users_own_without_from_normals_can_be_fixed_but_not_resampled():
     class Own(ContextDistribution):
         num_agents, dim = 1, 1
 
@@ -301,7 +303,10 @@ def test_a_distribution_of_the_users_own_can_be_fixed_but_not_resampled():
 
     fixed = BanditInstance(np.ones((2, 1)), Identity(2, 1), Own(), np.ones((1, 1)))
     assert_refused(
-        lambda: dataclasses.replace(fixed, contexts=None, context="resampled"), "distribution: ", "Own", "'fixed'"
+        lambda: dataclasses.replace(fixed, contexts=None, context="resampled"),
+        "distribution: ",
+        "Own.from_normals(normals)",
+        "'fixed'",
     )
 
 
@@ -311,3 +316,53 @@ def test_a_table_of_features_is_an_instance_too():
     instance = BanditInstance(THETA, Table(3, 2), PointMass(points), points)
     np.testing.assert_array_equal(instance.phi, features)
     np.testing.assert_allclose(instance.means, (features * THETA).sum(axis=-1))
+
+
+def against_the_common_arm(instance):
+    """A kind of regret of a user's own."""
+    whole = instance.population or instance
+    return instance.means[:, [whole.means.mean(axis=0).argmax()]] - instance.means
+
+
+def test_a_kind_of_regret_of_the_users_own_is_recorded_by_a_run(monkeypatch):
+    monkeypatch.setitem(REGRETS, "group_regret", Regret(against_the_common_arm, "group regret", "against one arm"))
+    history = fb.play(fb.make("fedbandit/Linear-v0", max_cycles=20), fb.make_policy("Uniform"), seed=0, record=True)
+    common = history.instance.means.mean(axis=0).argmax()
+    lost = history.instance.means[:, common] * 20 - (history.pulls[-1] * history.instance.means).sum(axis=1)
+    np.testing.assert_allclose(history.regret("group_regret")[-1], lost)
+
+
+def test_gaps_of_another_shape_are_refused(monkeypatch):
+    monkeypatch.setitem(REGRETS, "short", Regret(lambda instance: instance.means[:, :1], "short", "one arm only"))
+    assert_refused(lambda: make().gaps("short"), "short: ", "(agents, arms)")
+
+
+def test_nothing_is_guaranteed_that_nobody_stated():
+    constants = make().constants(10)
+    assert (constants.shared_theta, constants.same_arms) == (False, False)
+    assert (constants.theta_bound, constants.context_proxy) == (None, None)
+
+
+def test_what_is_guaranteed_is_public_also_in_a_shard():
+    points = np.full((3, 2), 0.5)
+    mu = Gaussian(points, std=0.1)
+    stated = {"shared_theta": True, "same_arms": True, "theta_bound": 2.0, "context_proxy": 0.04}
+    instance = BanditInstance(np.ones((2, 2)), Identity(2, 2), mu, points + np.array([[0.1], [0.2], [0.3]]), **stated)
+    for part in (instance, instance.rows(np.array([1]))):
+        assert stated.items() <= dataclasses.asdict(part.constants(10)).items()
+        shown = part.constants(10, "context")  # the agents are shown different contexts, and know them exactly
+        assert (shown.same_arms, shown.context_proxy) == (False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stated", "part"),
+    [
+        ({"shared_theta": True}, "rows that differ"),
+        ({"same_arms": True}, "agents that differ"),
+        ({"theta_bound": 1e-3}, "largest norm of theta"),
+        ({"context_proxy": -1.0}, "at least 0"),
+        ({"same_arms": "yes"}, "True or False"),
+    ],
+)
+def test_a_guarantee_that_does_not_hold_is_refused(stated, part):
+    assert_refused(lambda: dataclasses.replace(make(), **stated), next(iter(stated)), part)

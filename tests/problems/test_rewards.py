@@ -14,16 +14,15 @@ from scipy.stats import binom, chi2_contingency, chisquare, ks_2samp, norm
 from fedbandit_envs.contexts.distributions import Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.envs.episode import Episode
-from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.rewards import (
+from fedbandit_envs.contexts.rewards import (
     BernoulliRewards,
     GaussianRewards,
     MixtureRewards,
     SampledRewards,
     _binomial,
-    reward_law,
 )
+from fedbandit_envs.envs.episode import Episode
+from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.protocol.plans import Plan
 
 COPIES = 3000  # of each of two agents
@@ -145,7 +144,7 @@ def assert_same_law(one, other):
 
 @pytest.mark.parametrize(("kind", "map_name", "context", "rewards"), ALLOWED)
 def test_a_plan_and_its_steps_have_the_same_law(kind, map_name, context, rewards, monkeypatch):
-    monkeypatch.setattr("fedbandit_envs.problems.rewards._CHUNK", 5)  # so that plans are drawn in several chunks
+    monkeypatch.setattr("fedbandit_envs.contexts.rewards._CHUNK", 5)  # so that plans are drawn in several chunks
     instance = make(kind, map_name, context, rewards)
     many = copies(instance)
     by_plan, by_step = pulled(many, seed=11), stepped(many, seed=12)
@@ -167,7 +166,7 @@ def test_a_plan_and_its_steps_have_the_same_law(kind, map_name, context, rewards
 @pytest.mark.parametrize("kind", ["point", "gaussian", "discrete"])
 def test_without_noise_only_the_contexts_are_random(kind, map_name, context, monkeypatch):
     # Each of 7 sums by 3 tests, in 18 combinations: less than the family above, so LEVEL is strict enough.
-    monkeypatch.setattr("fedbandit_envs.problems.rewards._CHUNK", 5)
+    monkeypatch.setattr("fedbandit_envs.contexts.rewards._CHUNK", 5)
     instance = make(kind, map_name, context, "gaussian", noise_std=0.0)
     many = copies(instance)
     by_plan, by_step = pulled(many, seed=13), stepped(many, seed=14)
@@ -198,13 +197,13 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 def test_each_combination_gets_the_law_that_draws_it_at_once(name):
     case, law = LAWS[name]
-    assert type(reward_law(make(*case))) is law
+    assert type(make(*case).reward_law()) is law
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_are_uncorrelated_between_arms_parts_and_plans(name, monkeypatch):
     # 7 laws, 2 agents, at most 28 pairs each, at 1e-4 / 392: a false alarm in 1e-4 of all seeds.
-    monkeypatch.setattr("fedbandit_envs.problems.rewards._CHUNK", 5)
+    monkeypatch.setattr("fedbandit_envs.contexts.rewards._CHUNK", 5)
     case, _ = LAWS[name]
     many = copies(make(*case))
     episode = Episode(many, 15, many.num_agents)
@@ -400,7 +399,7 @@ class Extreme:
 def test_a_point_of_weight_zero_never_adds_to_a_sum(weights, uniform):
     mu = Discrete(np.array([[[0.1], [0.2], [0.3], [1e9]]]), [weights])
     instance = BanditInstance(np.ones((1, 1)), Identity(1, 1), mu, None, 0.0, context="resampled")
-    sums = reward_law(instance).sums(np.zeros(1, dtype=int), np.array([[1000, 0]]), Extreme(uniform))
+    sums = instance.reward_law().sums(np.zeros(1, dtype=int), np.array([[1000, 0]]), Extreme(uniform))
     assert 0.1 * 1000 - 1e-9 <= sums[0, 0] <= 0.3 * 1000 + 1e-9
 
 

@@ -21,17 +21,21 @@ class MovieLens:
     the observed ratings only: more heterogeneous). `users`: "eligible" are those whose norms and gaps lie in the
     ranges that the paper reports, so these ranges hold by selection; "all" takes everyone. `hidden`: "gaussian" adds
     noise of `context_std` to the user's factors; "household" makes each agent an account shared by 2 to 4 users, of
-    whom one is behind the screen.
+    whom one is behind the screen. Theta is learnt from ratings, so nothing is guaranteed about it.
+
+    >>> rng = np.random.default_rng(0)
+    >>> MovieLens(num_agents=5).instance(rng, rng).means.shape
+    (5, 30)
     """
 
-    num_agents: int = 100
-    factors: str = "completed"
-    users: str = "eligible"
-    hidden: str = "gaussian"
-    context_std: float = USUAL_STD
-    error: str = "berkson"
-    context: str = "fixed"
-    noise_std: float = 1e-3
+    num_agents: int = 100  #: the number of agents, M
+    factors: str = "completed"  #: "completed" or "masked"
+    users: str = "eligible"  #: "eligible" or "all"
+    hidden: str = "gaussian"  #: "gaussian" or "household"
+    context_std: float = USUAL_STD  #: standard deviation of each number of a context
+    error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
+    context: str = "fixed"  #: "fixed" or "resampled" at each pull
+    noise_std: float = 1e-3  #: standard deviation of the rewards' noise
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)
@@ -98,7 +102,12 @@ def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) ->
 
 @dataclass(frozen=True)
 class Household(MovieLens):
-    """MovieLens accounts shared by 2 to 4 people: mu_i is the mixture of their factors, c_i one of them."""
+    """MovieLens accounts shared by 2 to 4 people: mu_i is the mixture of their factors, c_i one of them.
+
+    >>> rng = np.random.default_rng(0)
+    >>> Household(num_agents=5).instance(rng, rng).distribution.support.shape
+    (5, 4, 3)
+    """
 
     hidden: str = field(default="household", init=False)
     context_std: float = field(default=USUAL_STD, init=False)

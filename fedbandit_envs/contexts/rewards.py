@@ -7,17 +7,16 @@ agent from given random numbers, for stepping.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import Discrete, PointMass
-from fedbandit_envs.contexts.features import LINEAR_MAPS, FeatureMap
-from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.protocol.plans import places
+from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import RowDraws
+
+if TYPE_CHECKING:
+    from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
 
 _CHUNK = 1024  # pulls drawn at a time where they must be drawn one by one
 
@@ -27,11 +26,11 @@ class RewardLaw(Protocol):
 
     @property
     def normals_per_pull(self) -> int:
-        """Standard normals that a single pull of one agent uses, and"""
+        """How many standard normals one pull of one agent uses."""
 
     @property
     def uniforms_per_pull(self) -> int:
-        """uniforms: one, or none."""
+        """How many uniforms one pull of one agent uses: 0 or 1."""
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """(n, K + 1) sums of the rewards of `counts` (n, K + 1) whole pulls: of each arm, and then of `arm` (n,)."""
@@ -58,9 +57,14 @@ class GaussianRewards:
         noise *= draws.normals(counts.shape[1])
         noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
         table = self._with_arm  # filled in anew at each call
-        table[:, -1] = self.means.take(places(arm, self.means.shape[1]))
+        table[:, -1] = self.means.take(self._row_starts + arm)
         noise += counts * table
         return noise
+
+    @cached_property
+    def _row_starts(self) -> IntArray:
+        """(n,) where each row starts in the flattened means: `take` from there is faster than by row and column."""
+        return np.arange(0, self.means.size, self.means.shape[1])
 
     @cached_property
     def _with_arm(self) -> FloatArray:
@@ -72,7 +76,7 @@ class GaussianRewards:
 
     def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
         """r + s z."""
-        pulled = places(arms, self.means.shape[1])
+        pulled = self._row_starts + arms
         rewards = self.means.take(pulled)
         rewards += noise if isinstance(self.stds, float) else self.stds.take(pulled) * noise
         return rewards
@@ -91,7 +95,7 @@ class BernoulliRewards:
         return _binomial(draws.uniforms(counts.shape[1]), counts, _and_of_arm(self.means, arm))
 
     def noise(self, normals: FloatArray) -> FloatArray:
-        """None."""
+        """Bernoulli rewards use no normals: these are returned as they are, of width 0."""
         return normals
 
     def single(self, arms: IntArray, noise: FloatArray, uniforms: FloatArray) -> FloatArray:
@@ -103,7 +107,7 @@ class BernoulliRewards:
 class MixtureRewards:
     """Gaussian noise around a mean that is drawn anew from finitely many at each pull (resampled Discrete contexts)."""
 
-    distribution: Discrete
+    distribution: "Discrete"
     means: FloatArray  # (n, S, K) mean rewards at each point of the support
     noise_std: float
     normals_per_pull: int = 1
@@ -140,9 +144,9 @@ class MixtureRewards:
 
 @dataclass(frozen=True, eq=False)
 class SampledRewards:
-    """Resampled Gaussian contexts under a map of the user's: no closed form, so pull by pull, in chunks."""
+    """Resampled contexts without a closed form: drawn pull by pull, in chunks, by `distribution.from_normals`."""
 
-    distribution: Gaussian
+    distribution: "ContextDistribution"
     feature_map: FeatureMap
     theta: FloatArray  # (K, d)
     noise_std: float
@@ -151,7 +155,7 @@ class SampledRewards:
     @property
     def normals_per_pull(self) -> int:
         """The context's and the noise's."""
-        return self.distribution.dim + 1
+        return self.distribution.normals_per_context + 1
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
         """All pulls of an agent in the order of the arms, a chunk at a time."""
@@ -193,20 +197,3 @@ def _binomial(uniforms: FloatArray, counts: FloatArray, probability: FloatArray)
         above_zero = uniforms[many].clip(min=2.0**-54)  # ppf(0) is -1, for any probability
         drawn[many] = binom.ppf(above_zero, counts[many], probability[many])
     return drawn
-
-
-def reward_law(instance: BanditInstance) -> RewardLaw:
-    """The law of an instance's rewards."""
-    distribution, means = instance.distribution, instance.means
-    if instance.rewards == "bernoulli":
-        return BernoulliRewards(means.clip(0, 1))  # the instance allows for rounding
-    if instance.context == "fixed" or isinstance(distribution, PointMass):
-        return GaussianRewards(means, instance.noise_std)
-    if isinstance(distribution, Discrete):
-        at_support = np.einsum("msad,ad->msa", instance.feature_map(distribution.support), instance.theta)
-        return MixtureRewards(distribution, at_support, instance.noise_std)
-    assert isinstance(distribution, Gaussian)  # the instance refuses others
-    if isinstance(instance.feature_map, LINEAR_MAPS):
-        variance = np.diagonal(distribution.reward_covariance(instance.feature_map, instance.theta), axis1=1, axis2=2)
-        return GaussianRewards(means, np.sqrt(variance + instance.noise_std**2))
-    return SampledRewards(distribution, instance.feature_map, instance.theta, instance.noise_std)
