@@ -23,7 +23,7 @@ from fedbandit_envs.protocol.observations import flat_features, pull_statistics,
 from fedbandit_envs.protocol.plans import ProtocolError, places
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.validation import one_of
+from fedbandit_envs.validation import check_fields, checked, needs, one_of
 
 OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
 Function = Callable[[Any], Any]  # from a batch of observations to arms (M,) or probabilities of the arms (M, K)
@@ -38,10 +38,10 @@ class ExternalPolicy(Policy):
     "distribution+statistics" (PullStatistics on these).
     """
 
-    observation: str = "statistics"
+    observation: str = checked("statistics", one_of, choices=OBSERVATIONS)  #: what `act` is shown
 
     def __post_init__(self) -> None:
-        one_of("observation", self.observation, OBSERVATIONS)
+        check_fields(self)
 
     @abstractmethod
     def act(self, observations: Any) -> Any:
@@ -162,12 +162,8 @@ def from_callable(
 
     @dataclass(frozen=True)
     class Named(ExternalPolicy):
-        observation: str = shown
-        version: str = made
-
-        def __post_init__(self) -> None:
-            one_of("observation", self.observation, (shown,))
-            one_of("version", self.version, (made,))
+        observation: str = checked(shown, one_of, choices=(shown,))
+        version: str = checked(made, one_of, choices=(made,))
 
         def act(self, observations: Any) -> Any:
             return function(observations)
@@ -257,14 +253,11 @@ def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "T
     key ends in the name. Its action, one-hot or not, is the out_key that ends in "action". It must treat agents alike
     and one by one: what a centralised actor sees of others would be communication that nobody counts.
     """
-    try:
-        import torch
-        from tensordict import TensorDict
-        from torchrl.envs.utils import ExplorationType, set_exploration_type
-    except ImportError as error:
-        raise ImportError(
-            f"from_torchrl: expected torchrl to be installed, got {error}; pip install 'fedbandit-envs[torchrl]'"
-        ) from error
+    needs("torchrl", extra="torchrl")
+    import torch
+    from tensordict import TensorDict
+    from torchrl.envs.utils import ExplorationType, set_exploration_type
+
     if not hasattr(module, "in_keys"):
         raise ValueError(f"module: expected a TensorDict module, got {type(module).__name__}; use from_callable")
     actions = [key for key in module.out_keys if _last(key) == "action"]

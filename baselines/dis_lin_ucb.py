@@ -11,7 +11,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, places
 from fedbandit_envs.protocol.policy import Policy, ServerSide
-from fedbandit_envs.validation import probability, real_number
+from fedbandit_envs.validation import check_fields, checked, optional, probability, real_number
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,14 @@ class DisLinUCB(Policy):
     All synchronise when, for some agent, ln(det V / det V_last) * (steps since the last time) > threshold.
     """
 
-    delta: float = 0.1
-    sigma: float = 1.0
-    theta_bound: float = 1.0  # B, a bound on ||theta_a||
-    threshold: float | None = None  # D; None: T ln(MT) / (K d M)
+    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
+    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
+    theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
+    #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (K d M)
+    threshold: float | None = checked(None, optional(real_number), at_least=0)
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta)
-        real_number("sigma", self.sigma, above=0)
-        real_number("theta_bound", self.theta_bound, at_least=0)
-        if self.threshold is not None:
-            real_number("threshold", self.threshold, at_least=0)
+        check_fields(self)
 
     def agents(self, view: View) -> "DisLinUCBAgents":
         """Agents that share sums of psi psi^T and psi y."""

@@ -10,7 +10,7 @@ from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import places
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.validation import check_compiled, probability, real_number, true_or_false
+from fedbandit_envs.validation import check_fields, checked, needs, probability, real_number, true_or_false
 
 _NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then huge, and one more is exactly 1
 
@@ -19,20 +19,21 @@ _NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then hug
 class LocalUCB(Policy):
     """Each agent alone, blind to features: mean + sqrt(2 ln(1 + n ln^2 n) / t), every arm once first."""
 
-    compiled: bool = False  # whether agents decide and learn in compiled code (the extra of that name): the same run
+    #: whether agents decide and learn in code compiled by numba, the extra "compiled"; the run is the same
+    compiled: bool = checked(False, true_or_false)
 
     def __post_init__(self) -> None:
-        true_or_false("compiled", self.compiled)
+        check_fields(self)
 
     def check_installed(self) -> None:
         """Compiled code needs numba."""
         if self.compiled:
-            check_compiled()
+            needs("numba", extra="compiled", instead="leave compiled out")
 
     def agents(self, view: View) -> "LocalUCBAgents":
         """Agents that never communicate."""
         if self.compiled:
-            check_compiled()
+            needs("numba", extra="compiled", instead="leave compiled out")
             from fedbandit_baselines.ucb_compiled import CompiledAgents  # numba takes long to import, then to compile
 
             return CompiledAgents(view)
@@ -99,14 +100,12 @@ class IndexAgents(StepAgents):
 class KKUCB(Policy):
     """Each agent alone, a linear bandit on psi for each arm; its guarantee is for resampled contexts."""
 
-    delta: float = 0.1
-    sigma: float = 1.0
-    theta_bound: float = 1.0  # B, a bound on ||theta_a||
+    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
+    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
+    theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta)
-        real_number("sigma", self.sigma, above=0)
-        real_number("theta_bound", self.theta_bound, at_least=0)
+        check_fields(self)
 
     def agents(self, view: View) -> "KKUCBAgents":
         """Agents that never communicate."""

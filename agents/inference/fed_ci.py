@@ -9,7 +9,7 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Plan
-from fedbandit_envs.validation import whole_number
+from fedbandit_envs.validation import checked, whole_number
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,7 @@ class FedCI(ContextInference):
     No guarantee is proved: it is Bayesian. With known contexts it is federated Thompson sampling.
     """
 
-    samples: int = 64  # of the posterior, for each plan
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number("samples", self.samples, at_least=1)
+    samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 
     def agents(self, view: View) -> "FedCIAgents":
         """Infer, play, report."""

@@ -10,7 +10,7 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.plans import Plan
-from fedbandit_envs.validation import probability
+from fedbandit_envs.validation import checked, probability
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,7 @@ class FedCIElimination(ContextInference):
     a given context.
     """
 
-    delta: float = 0.1  # allowed probability that some bound fails
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        probability("delta", self.delta)
+    delta: float = checked(0.1, probability)  #: allowed probability that some bound of a run fails
 
     def number_of_plans(self, constants: Constants) -> int:
         """At most so many plans follow the first one."""

@@ -33,7 +33,7 @@ from fedbandit_agents.phased.design_steps import (
 )
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.threads import one_thread
-from fedbandit_envs.validation import check_compiled
+from fedbandit_envs.validation import needs
 
 __all__ = [
     "RANK_TOLERANCE",
@@ -222,7 +222,7 @@ def _sparse(
 
 @lru_cache(maxsize=1)
 def _first_order() -> Callable[..., tuple[FloatArray, float, int, int, str]]:
-    check_compiled()
+    needs("numba", extra="compiled", instead="leave compiled out")
     from fedbandit_agents.phased.design_compiled import first_order  # numba takes long to import, and then to compile
 
     return first_order
