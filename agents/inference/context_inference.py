@@ -42,10 +42,11 @@ _LEAST_SIGMA = 1e-4  # in units of theta_std: with less noise, an own share can'
 
 @dataclass(frozen=True)
 class ContextInference(Policy):
-    """Parameters of federated context inference.
+    """Federated context inference: the parameters that Fed-CI, Fed-CI-Elimination and the Thompson baselines share.
 
-    Rounds are `growth` times further apart each time; in between, agents play `batches` plans and learn on their own.
-    The noise scale is estimated by default: that costs next to nothing when `sigma` is right, and a wrong one much.
+    Each round comes `growth` times later than the one before; in between, agents make `batches` plans and learn on
+    their own. The noise scale is estimated by default: this costs next to nothing when `sigma` is right, and a wrong
+    scale costs much. Subclasses say in `agents` how the posterior is played.
     """
 
     #: assumed standard deviation of the noise; None takes the problem's public constant

@@ -16,7 +16,17 @@ from fedbandit_envs.validation import checked, whole_number
 class FedCI(ContextInference):
     """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
 
-    No guarantee is proved: it is Bayesian. With known contexts it is federated Thompson sampling.
+    Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
+    server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
+    model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
+    estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
+    this library; see `ContextInference` for the parameters that it shares with Fed-CI-Elimination.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Fed-CI"), seed=0)
+    >>> history.ledger.rounds
+    3
     """
 
     samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan

@@ -17,10 +17,16 @@ from fedbandit_envs.validation import checked, probability
 class FedCIElimination(ContextInference):
     """Federated context inference, cautious: an arm is eliminated only when another one is surely better.
 
-    What is bounded is the difference to the arm that looks best: its errors are smaller than those of the two mean
-    rewards, because the hidden context moves both. All bounds of a run hold with probability 1 - delta if the posterior
-    is right (mu_i, the noise and its scale): a Bayesian statement, over contexts drawn from mu_i; nothing is proved for
-    a given context.
+    Use it in place of Fed-CI where a wrong elimination costs more than exploration. It bounds the difference of each
+    arm to the arm that looks best, which is known better than either mean reward, because the hidden context moves
+    both. If mu_i, the noise and its scale are right, all bounds of a run hold with probability 1 - delta over contexts
+    drawn from mu_i; nothing is proved for one given context. Agents send what those of Fed-CI send.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Fed-CI-Elimination"), seed=0)
+    >>> history.ledger.rounds
+    3
     """
 
     delta: float = checked(0.1, probability)  #: allowed probability that some bound of a run fails

@@ -34,9 +34,20 @@ from fedbandit_envs.validation import (
 
 @dataclass(frozen=True)
 class PhasedElimination(Policy):
-    """Parameters of federated phased elimination; phase p explores for f_p = first * growth^p steps."""
+    """Federated phased elimination: the parameters that Fed-PECD, Fed-PE and its variants share.
 
-    theorem: ClassVar[bool] = True  # whether Fed-PE's regret theorem speaks of it, so that audits check it
+    Phase p explores for f_p = first * growth^p steps. After it, each agent drops the arms whose upper confidence bound
+    is below the lower bound of its best arm. The server spreads the next pulls over the arms that are left, by a
+    G-optimal design over all agents. Agents send estimates of theta_a and their active sets, never rewards. Subclass
+    this to build a variant: `agents` and `server` make the two sides.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021, Algorithms 1 and 2.
+
+    >>> policy = PhasedElimination(first=2, growth=3)
+    >>> [policy.budget(phase) for phase in range(4)]
+    [2, 6, 18, 54]
+    """
+
+    theorem: ClassVar[bool] = True  #: whether Fed-PE's regret theorem covers this policy, so that audits check it
 
     delta: float = checked(0.1, probability)  #: allowed probability that some width of a run fails
     #: factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas
@@ -52,7 +63,7 @@ class PhasedElimination(Policy):
     allocation: str = checked("g-optimal", one_of, choices=("g-optimal", "uniform"))
     gap: float = checked(0.1, real_number, above=0)  #: the certified gap at which the design stops
     compiled: bool = checked(False, true_or_false)  #: whether designs and estimates use numba, the extra "compiled"
-    pad: bool = checked(True, true_or_false)  #: whether a phase lasts f_p + K steps; else as long as it must
+    pad: bool = checked(True, true_or_false)  #: whether a phase always lasts f_p + K steps
     count_init: bool = checked(True, true_or_false)  #: whether steps and regret of the initialisation count
 
     def __post_init__(self) -> None:
