@@ -85,13 +85,9 @@ def g_optimal(
     takes the first-order steps in compiled code, which needs numba: faster, with other rounding.
     """
     _check(directions, active, gap, start, max_iterations)
-    begun = None
-    if compiled:
-        size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
-        limit = max_iterations if size > _LARGEST_SYSTEM else int(_FIRST_ORDER_STEPS_COMPILED * _dear(size))
-        begun = Design(*_first_order()(directions, active, gap, start, shared, min(limit, max_iterations)))
-        if begun.stopped != "iterations":
-            return begun
+    begun = _compiled_begin(directions, active, gap, start, shared, max_iterations) if compiled else None
+    if begun and begun.stopped != "iterations":
+        return begun
     solver, free, arms, agents, dimension = _prepare(directions, active, shared)
     pi = uniform(active)
     if not len(agents):
@@ -102,11 +98,7 @@ def g_optimal(
     if begun:
         weights = begun.pi[chosen].T.copy()
     elif start is not None:
-        kept = start[chosen].T * free
-        total = np.add.reduce(kept)
-        lost = total == 0  # agents none of whose earlier arms are still active
-        kept /= total + lost
-        kept += weights * lost
+        kept = _cut_down(start[chosen].T * free, weights)
         result = _still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
     if result is None:
@@ -119,6 +111,27 @@ def g_optimal(
         again = g_optimal(directions, active, gap=gap, start=start, shared=shared, max_iterations=max_iterations)
         return min(again, design, key=lambda found: found.gap)
     return design
+
+
+def _compiled_begin(
+    directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None, shared: bool, max_iterations: int
+) -> Design:
+    """The design after as many compiled first-order steps as are worth while; it may not meet the gap yet."""
+    size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
+    limit = max_iterations if size > _LARGEST_SYSTEM else int(_FIRST_ORDER_STEPS_COMPILED * _dear(size))
+    return Design(*_first_order()(directions, active, gap, start, shared, min(limit, max_iterations)))
+
+
+def _cut_down(kept: FloatArray, evenly: FloatArray) -> FloatArray:
+    """An earlier design (arms, agents), 0 off the active sets, with columns that sum to 1 again.
+
+    `kept` is overwritten. An agent with nothing left gets its column of `evenly`.
+    """
+    total = np.add.reduce(kept)
+    lost = total == 0  # agents none of whose earlier arms are still active
+    kept /= total + lost
+    kept += evenly * lost
+    return kept
 
 
 Solver = Problem | InteriorPoint
