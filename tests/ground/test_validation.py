@@ -1,12 +1,14 @@
 """The checks at the door."""
 
 import dataclasses
+import doctest
 from decimal import Decimal
 
 import numpy as np
 import pytest
 from refusals import assert_refused
 
+from fedbandit_envs import validation
 from fedbandit_envs.validation import (
     check_fields,
     checked,
@@ -154,3 +156,9 @@ def test_a_missing_package_is_refused_with_the_extra_that_brings_it():
         needs("no_such_package", extra="ray")
     with pytest.raises(ImportError, match=r"ray]', or use processes$"):
         needs("no_such_package", extra="ray", instead="use processes")
+
+
+def test_examples_run_as_they_stand():
+    found = doctest.testmod(validation)
+    assert found.attempted > 0
+    assert found.failed == 0
