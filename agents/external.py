@@ -23,7 +23,7 @@ from fedbandit_envs.protocol.observations import flat_features, pull_statistics,
 from fedbandit_envs.protocol.plans import ProtocolError, places
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.validation import one_of
+from fedbandit_envs.validation import check_fields, checked, one_of
 
 OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
 Function = Callable[[Any], Any]  # from a batch of observations to arms (M,) or probabilities of the arms (M, K)
@@ -38,10 +38,10 @@ class ExternalPolicy(Policy):
     "distribution+statistics" (PullStatistics on these).
     """
 
-    observation: str = "statistics"
+    observation: str = checked("statistics", one_of, choices=OBSERVATIONS)  #: what `act` is shown
 
     def __post_init__(self) -> None:
-        one_of("observation", self.observation, OBSERVATIONS)
+        check_fields(self)
 
     @abstractmethod
     def act(self, observations: Any) -> Any:
@@ -162,12 +162,8 @@ def from_callable(
 
     @dataclass(frozen=True)
     class Named(ExternalPolicy):
-        observation: str = shown
-        version: str = made
-
-        def __post_init__(self) -> None:
-            one_of("observation", self.observation, (shown,))
-            one_of("version", self.version, (made,))
+        observation: str = checked(shown, one_of, choices=(shown,))
+        version: str = checked(made, one_of, choices=(made,))
 
         def act(self, observations: Any) -> Any:
             return function(observations)
@@ -189,123 +185,7 @@ def from_callable(
     return Named()
 
 
-def from_sb3(
-    model: Any, *, observation: str = "statistics", deterministic: bool = True, name: str = "SB3"
-) -> ExternalPolicy:
-    """The policy of a model of Stable-Baselines3 that was trained on the observations of single agents.
-
-    Args:
-        model: the model itself. Files are not loaded here: SB3's can run any code, so load those you trust yourself.
-        observation: what it was trained on; see ExternalPolicy.
-        deterministic: play the likeliest arm; else draw arms as in training, for models with an actor, such as PPO.
-        name: what errors call it.
-    """
-    if not all(hasattr(model, part) for part in ("predict", "policy", "action_space")):
-        raise ValueError(f"model: expected a model of Stable-Baselines3, got {model!r}; load it with its own class")
-    if not hasattr(model.action_space, "n"):
-        raise ValueError(
-            f"model: expected one that chooses one agent's arm, got actions in {model.action_space}; a model of the "
-            "joint view sees all agents at once, which would be communication that nobody counts"
-        )
-    network, space = model.policy, model.observation_space
-    if not deterministic and not hasattr(network, "get_distribution"):
-        raise ValueError(f"deterministic: expected True for {type(model).__name__}, which has no actor, got False")
-    if hasattr(network, "lstm_actor") or model.get_vec_normalize_env() is not None:
-        raise ValueError(
-            "model: expected one that needs nothing but the observation, got one with a memory or with normalised "
-            "observations; use from_callable with a function that does what it needs"
-        )
-    if hasattr(space, "spaces") != observation.startswith("distribution"):
-        raise ValueError(f"observation: expected what the model was trained on, {space}, got {observation!r}; name it")
-
-    def likeliest(observations: Any) -> Any:
-        _check_shapes(space, observations)
-        return model.predict(observations, deterministic=True)[0]
-
-    def probabilities(observations: Any) -> Any:
-        _check_shapes(space, observations)
-        network.set_training_mode(False)
-        tensors, _ = network.obs_to_tensor(observations)
-        return network.get_distribution(tensors).distribution.probs.detach().cpu().numpy()
-
-    return from_callable(
-        likeliest if deterministic else probabilities,
-        observation=observation,
-        name=name,
-        version=lambda: _digest(network, deterministic),
-        num_arms=int(model.action_space.n),
-    )
-
-
-def _check_shapes(space: Any, observations: Any) -> None:
-    """Refuse observations that a model was not trained on."""
-    spaces = dict(space.spaces) if hasattr(space, "spaces") else {"": space}
-    parts = observations if isinstance(observations, dict) else {"": observations}
-    expected = {key: part.shape for key, part in spaces.items()}
-    got = {key: part.shape[1:] for key, part in parts.items()}
-    if expected != got:
-        raise ValueError(
-            f"observations: expected shapes {expected}, on which the model was trained, got {got}; play it on problems "
-            "with the same numbers of arms and dimensions and the same kind of contexts, with the same observation="
-        )
-
-
-def from_torchrl(module: Any, *, observation: str = "statistics", name: str = "TorchRL") -> ExternalPolicy:
-    """The policy of a TensorDict module of TorchRL, an actor whose likeliest arm is played.
-
-    It reads its `in_keys`, alone or below a group of agents, as ("agents", "observation"); of named observations each
-    key ends in the name. Its action, one-hot or not, is the out_key that ends in "action". It must treat agents alike
-    and one by one: what a centralised actor sees of others would be communication that nobody counts.
-    """
-    try:
-        import torch
-        from tensordict import TensorDict
-        from torchrl.envs.utils import ExplorationType, set_exploration_type
-    except ImportError as error:
-        raise ImportError(
-            f"from_torchrl: expected torchrl to be installed, got {error}; pip install 'fedbandit-envs[torchrl]'"
-        ) from error
-    if not hasattr(module, "in_keys"):
-        raise ValueError(f"module: expected a TensorDict module, got {type(module).__name__}; use from_callable")
-    actions = [key for key in module.out_keys if _last(key) == "action"]
-    if not actions:
-        raise ValueError(f"module: expected an out_key that ends in 'action', got {module.out_keys}; pass the actor")
-    named = observation.startswith("distribution")
-    if not named and len(module.in_keys) != 1:
-        raise ValueError(
-            f"module: expected one in_key, that of the observation, got {module.in_keys}; use from_callable with a "
-            "function that makes the others"
-        )
-
-    def act(observations: Any) -> Any:
-        batch = TensorDict({}, [])
-        for key in module.in_keys:
-            if named and _last(key) not in observations:
-                raise ValueError(
-                    f"module: expected in_keys that end in one of {', '.join(map(repr, observations))}, got {key!r}; "
-                    "name in observation= what the module was trained on"
-                )
-            batch[key] = torch.as_tensor(observations[_last(key)] if named else observations)
-        training = module.training
-        module.eval()  # no dropout, say
-        try:
-            with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
-                arms = module(batch)[actions[0]].cpu()
-        finally:
-            module.train(training)
-        if arms.ndim == 2:
-            # One-hot, as probabilities: then their number is compared with that of the problem's arms.
-            arms = arms[:, 0] if arms.shape[1] == 1 else arms.double()
-        return arms.numpy()
-
-    return from_callable(act, observation=observation, name=name, version=lambda: _digest(module))
-
-
-def _last(key: str | tuple[str, ...]) -> str:
-    return key if isinstance(key, str) else key[-1]
-
-
-def _digest(network: Any, *settings: object) -> str:
+def network_digest(network: Any, *settings: object) -> str:
     """A fingerprint of a torch module: its weights, its layers, and what else decides how it is played."""
     digest = hashlib.sha256(repr((network, settings)).encode())
     for name, tensor in network.state_dict().items():

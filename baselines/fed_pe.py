@@ -14,14 +14,37 @@ from fedbandit_envs.protocol.messages import Message
 
 @dataclass(frozen=True)
 class FedPE(PhasedElimination):
-    """Phased elimination on phi(a, c_i): the exact setting, in which agents know their context."""
+    """Federated phased elimination on the true features phi(a, c_i), for agents that know their context.
+
+    Use it in the exact setting (`observe="context"`), as the baseline that Fed-PECD generalises; it can't be played
+    where contexts are hidden. It sends the same messages as Fed-PECD, and has the same parameters.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
+    >>> history = fb.play(env, fb.make_policy("Fed-PE"), seed=0)
+    >>> history.ledger.rounds
+    14
+    """
 
     observes: ClassVar[str] = "context"
 
 
 @dataclass(frozen=True)
 class EnhancedFedPE(FedPE):
-    """Fed-PE with estimates and widths accumulated over all phases; the same messages."""
+    """Fed-PE with estimates and widths that accumulate over all phases.
+
+    Fed-PE forgets the estimates of earlier phases; here agents keep a weighted sum of them, so that their widths are
+    smaller in practice. Use it for the exact setting when the empirical regret matters more than the theorem of Fed-PE,
+    which does not cover it. It sends the same messages as Fed-PE.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
+    >>> history = fb.play(env, fb.make_policy("Enhanced-Fed-PE"), seed=0)
+    >>> history.ledger.rounds
+    14
+    """
 
     theorem: ClassVar[bool] = False
 
@@ -63,7 +86,18 @@ class EnhancedAgents(PhasedAgents):
 
 @dataclass(frozen=True)
 class Collaborative(FedPE):
-    """Full information: agents send their features once (and are charged), so the server needs no common lower norm."""
+    """Fed-PE with full information: agents also send their features, once, with their first estimates.
+
+    The server then works with the features themselves instead of their directions, and the widths need no common lower
+    bound on their norms. Use it to see what Fed-PE's privacy costs. The features are charged as communication.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
+    >>> history = fb.play(env, fb.make_policy("Collaborative"), seed=0)
+    >>> history.ledger.rounds
+    14
+    """
 
     theorem: ClassVar[bool] = False
 
@@ -105,7 +139,19 @@ class CollaborativeServer(PhasedServer):
 
 @dataclass(frozen=True)
 class SharedThetaFedPE(FedPE):
-    """Fed-PE for problems in which all arms have the same theta: one matrix over all arms and agents."""
+    """Fed-PE for problems in which all arms have the same theta.
+
+    The server makes one estimate and one design over all arms and agents, instead of one for each arm. Use it only
+    where theta is shared: with different theta_a its estimate is wrong. Agents send what those of Fed-PE send; the
+    server answers with one theta and one matrix.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021, the shared-parameter case.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
+    >>> history = fb.play(env, fb.make_policy("Shared-Theta-Fed-PE"), seed=0)
+    >>> history.ledger.rounds
+    14
+    """
 
     theorem: ClassVar[bool] = False
 

@@ -10,29 +10,42 @@ from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import places
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.validation import check_compiled, probability, real_number, true_or_false
+from fedbandit_envs.validation import check_fields, checked, needs, probability, real_number, true_or_false
 
 _NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then huge, and one more is exactly 1
 
 
 @dataclass(frozen=True)
 class LocalUCB(Policy):
-    """Each agent alone, blind to features: mean + sqrt(2 ln(1 + n ln^2 n) / t), every arm once first."""
+    """Upper confidence bounds for each agent alone, blind to features.
 
-    compiled: bool = False  # whether agents decide and learn in compiled code (the extra of that name): the same run
+    At step n an agent plays the arm with the largest mean + sqrt(2 ln(1 + n ln^2 n) / t), where t is how often it has
+    pulled the arm; every arm is pulled once first. Use it as the baseline that needs no model: it is never misled by a
+    hidden context, and gains nothing from other agents. Nothing is sent.
+    Reference: Lattimore and Szepesvari, Bandit Algorithms, 2020, chapter 8 (asymptotically optimal UCB).
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Local-UCB"), seed=0)
+    >>> history.ledger.messages
+    0
+    """
+
+    #: whether agents decide and learn in code compiled by numba, the extra "compiled"; the run is the same
+    compiled: bool = checked(False, true_or_false)
 
     def __post_init__(self) -> None:
-        true_or_false("compiled", self.compiled)
+        check_fields(self)
 
     def check_installed(self) -> None:
         """Compiled code needs numba."""
         if self.compiled:
-            check_compiled()
+            needs("numba", extra="compiled", instead="leave compiled out")
 
     def agents(self, view: View) -> "LocalUCBAgents":
         """Agents that never communicate."""
         if self.compiled:
-            check_compiled()
+            needs("numba", extra="compiled", instead="leave compiled out")
             from fedbandit_baselines.ucb_compiled import CompiledAgents  # numba takes long to import, then to compile
 
             return CompiledAgents(view)
@@ -97,16 +110,26 @@ class IndexAgents(StepAgents):
 
 @dataclass(frozen=True)
 class KKUCB(Policy):
-    """Each agent alone, a linear bandit on psi for each arm; its guarantee is for resampled contexts."""
+    """Linear upper confidence bounds on psi, the expected features, for each agent alone.
 
-    delta: float = 0.1
-    sigma: float = 1.0
-    theta_bound: float = 1.0  # B, a bound on ||theta_a||
+    Use it when agents can't communicate and contexts are drawn anew at each pull, for which its guarantee is proved;
+    where contexts are fixed, their bias stays in its estimates. The bounds count the spread of the hidden context as
+    additional noise. Nothing is sent.
+    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("KK-UCB"), seed=0)
+    >>> history.ledger.messages
+    0
+    """
+
+    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
+    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
+    theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta)
-        real_number("sigma", self.sigma, above=0)
-        real_number("theta_bound", self.theta_bound, at_least=0)
+        check_fields(self)
 
     def agents(self, view: View) -> "KKUCBAgents":
         """Agents that never communicate."""

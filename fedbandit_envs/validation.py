@@ -1,16 +1,21 @@
 """Checks at the door: every message says what was expected, what came, and what to do."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import field, fields
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from reprlib import Repr
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedbandit_envs.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _REPR = Repr()
 
@@ -122,10 +127,83 @@ def nearest(name: Any, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
-def check_compiled() -> None:
-    """Refuses `compiled=True` where numba is missing."""
-    if find_spec("numba") is None:
+def needs(package: str, extra: str, instead: str = "") -> None:
+    """Refuse to go on without a package that an extra of this library brings.
+
+    Only whether the package can be found is asked: it is not imported, which may take seconds.
+
+    Args:
+        package: the name under which it is imported, without dots.
+        extra: the extra that brings it.
+        instead: what a user can do who does not want to install it.
+
+    Raises:
+        ImportError: the package is not there. The message names the extra and how to install it.
+
+    >>> needs("numpy", extra="compiled")
+    """
+    if find_spec(package) is None:
+        other = f", or {instead}" if instead else ""
         raise ImportError(
-            "compiled: expected numba to be installed, got none; pip install 'fedbandit-envs[compiled]', or leave "
-            "compiled out"
+            f"{extra}: expected {package} to be installed, got none; pip install 'fedbandit-envs[{extra}]'{other}"
         )
+
+
+_Value = TypeVar("_Value")
+_CHECK = "fedbandit_envs.check"  # the key of a field's check in its metadata, which other libraries may use too
+
+
+def checked(default: _Value, check: Callable[..., object], **arguments: Any) -> _Value:
+    """A dataclass field with a default and the check that every value of it must pass.
+
+    The check stands beside the field and is called by `check_fields` with the field's name, so that no name is written
+    twice. It works in frozen classes, is inherited with its field, and is made anew by `dataclasses.replace`. To a type
+    checker the field has the type of its default, as with `dataclasses.field`.
+
+    Args:
+        default: the field's default.
+        check: a function of name and value that raises, such as `probability`; wrap it in `optional` to allow None.
+        arguments: keyword arguments of the check.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     delta: float = checked(0.1, probability)
+    ...     sigma: float | None = checked(None, optional(real_number), above=0)
+    ...
+    ...     def __post_init__(self) -> None:
+    ...         check_fields(self)
+    >>> Settings(delta=0.05)
+    Settings(delta=0.05, sigma=None)
+    >>> Settings(delta=1.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: delta: expected a number strictly between 0 and 1, got 1.5; 0.1 is usual
+    """
+    made: _Value = field(default=default, metadata={_CHECK: partial(check, **arguments)})
+    return made
+
+
+def optional(check: Callable[..., object]) -> Callable[..., object]:
+    """The same check, but None passes: it stands for a value that is found later.
+
+    >>> optional(probability)("delta", None)
+    >>> optional(probability)("delta", 0.5)
+    0.5
+    """
+
+    def check_unless_none(name: str, value: Any, **arguments: Any) -> object:
+        return None if value is None else check(name, value, **arguments)
+
+    return check_unless_none
+
+
+def check_fields(instance: "DataclassInstance") -> None:
+    """Run the check of every field of a dataclass that was declared with `checked`, in the order of the fields.
+
+    Call it in `__post_init__`. A subclass inherits that method and with it the checks of the fields it adds.
+    """
+    for parameter in fields(instance):
+        check = parameter.metadata.get(_CHECK)
+        if check is not None:
+            check(parameter.name, getattr(instance, parameter.name))

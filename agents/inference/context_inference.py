@@ -30,7 +30,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.validation import real_number, true_or_false, whole_number
+from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
 _SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
 _NEWS = 0.1  # relative change of a report's precision that makes it worth sending
@@ -42,25 +42,22 @@ _LEAST_SIGMA = 1e-4  # in units of theta_std: with less noise, an own share can'
 
 @dataclass(frozen=True)
 class ContextInference(Policy):
-    """Parameters of federated context inference.
+    """Federated context inference: the parameters that Fed-CI, Fed-CI-Elimination and the Thompson baselines share.
 
-    Rounds are `growth` times further apart each time; in between, agents play `batches` plans and learn on their own.
-    The noise scale is estimated by default: that costs next to nothing when `sigma` is right, and a wrong one much.
+    Each round comes `growth` times later than the one before; in between, agents make `batches` plans and learn on
+    their own. The noise scale is estimated by default: this costs next to nothing when `sigma` is right, and a wrong
+    scale costs much. Subclasses say in `agents` how the posterior is played.
     """
 
-    sigma: float | None = None  # assumed noise scale; None: the problem's public constant
-    estimate_sigma: bool = True  # whether residuals correct it
-    theta_std: float = 1.0  # prior standard deviation of each coordinate of theta_a
-    growth: int = 4
-    batches: int = 8
+    #: assumed standard deviation of the noise; None takes the problem's public constant
+    sigma: float | None = checked(None, optional(real_number), above=0)
+    estimate_sigma: bool = checked(True, true_or_false)  #: whether the residuals of the rewards correct `sigma`
+    theta_std: float = checked(1.0, real_number, above=0)  #: prior standard deviation of each coordinate of theta_a
+    growth: int = checked(4, whole_number, at_least=2)  #: how many times later each round comes than the one before
+    batches: int = checked(8, whole_number, at_least=1)  #: number of plans that agents make between two rounds
 
     def __post_init__(self) -> None:
-        if self.sigma is not None:
-            real_number("sigma", self.sigma, above=0)
-        true_or_false("estimate_sigma", self.estimate_sigma)
-        real_number("theta_std", self.theta_std, above=0)
-        whole_number("growth", self.growth, at_least=2)
-        whole_number("batches", self.batches, at_least=1)
+        check_fields(self)
 
     def first_plan(self, constants: Constants) -> int:
         """Steps before the first round: each arm is seen often enough by all agents together, at most once by each."""

@@ -9,21 +9,27 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Plan
-from fedbandit_envs.validation import whole_number
+from fedbandit_envs.validation import checked, whole_number
 
 
 @dataclass(frozen=True)
 class FedCI(ContextInference):
     """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
 
-    No guarantee is proved: it is Bayesian. With known contexts it is federated Thompson sampling.
+    Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
+    server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
+    model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
+    estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
+    this library; see `ContextInference` for the parameters that it shares with Fed-CI-Elimination.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Fed-CI"), seed=0)
+    >>> history.ledger.rounds
+    3
     """
 
-    samples: int = 64  # of the posterior, for each plan
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        whole_number("samples", self.samples, at_least=1)
+    samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 
     def agents(self, view: View) -> "FedCIAgents":
         """Infer, play, report."""

@@ -22,10 +22,8 @@ from fedbandit_agents.phased.design_steps import (
     WARM_SHARE,
     InteriorPoint,
     Problem,
-    block_sweep,
     gap_of,
     log_det,
-    multiplicative_step,
     multiplied,
     settle,
     unknowns,
@@ -33,25 +31,30 @@ from fedbandit_agents.phased.design_steps import (
 )
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.threads import one_thread
-from fedbandit_envs.validation import check_compiled
+from fedbandit_envs.validation import needs
 
 __all__ = [
     "RANK_TOLERANCE",
     "Design",
     "allocate",
-    "block_sweep",
     "g_optimal",
-    "multiplicative_step",
     "uniform",
 ]
 
-_FIRST_ORDER = 29  # multiplicative steps before second-order ones, and
-_FAR = 10.0  # times the gap wanted: how far off after one round of them to change at once; both for systems of
-_CHEAP = 180  # unknowns or fewer: a larger second-order step has to save more of the others
-_FIRST_ORDER_COMPILED = 201  # the first where they are compiled: they cost some hundredths of a second-order step
-_LARGEST_SYSTEM = 3000  # unknowns of a second-order step; beyond, only multiplicative ones
-_DROPPED = 1e-10  # a pair that is due fewer pulls than this gets none
-_JUST_WHOLE = 1 - 1e-9  # shares are often 1/2 or 1/8: without this factor the last bits of another CPU decide a pull
+# A climb takes this many multiplicative steps before it changes to second-order steps, for a small system.
+_FIRST_ORDER_STEPS = 29
+# A climb changes earlier when its gap is still this many times the gap wanted after one round of doublings.
+_SWITCH_EARLY_ABOVE = 10.0
+# A system of at most this many unknowns is small; a larger second-order step must save more multiplicative steps.
+_SMALL_SYSTEM = 180
+# Compiled multiplicative steps cost some hundredths of a second-order step, so that more of them are worth while.
+_FIRST_ORDER_STEPS_COMPILED = 201
+# A second-order step has at most this many unknowns; beyond, all steps are multiplicative.
+_LARGEST_SYSTEM = 3000
+# A pair of agent and arm that is due fewer pulls than this gets none.
+_DROPPED = 1e-10
+# Shares are often 1/2 or 1/8: without this factor the last bits of another CPU would decide about a pull.
+_JUST_WHOLE = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,9 @@ def g_optimal(
     takes the first-order steps in compiled code, which needs numba: faster, with other rounding.
     """
     _check(directions, active, gap, start, max_iterations)
-    begun = None
-    if compiled:
-        size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
-        limit = max_iterations if size > _LARGEST_SYSTEM else int(_FIRST_ORDER_COMPILED * _dear(size))
-        begun = Design(*_first_order()(directions, active, gap, start, shared, min(limit, max_iterations)))
-        if begun.stopped != "iterations":
-            return begun
+    begun = _compiled_begin(directions, active, gap, start, shared, max_iterations) if compiled else None
+    if begun and begun.stopped != "iterations":
+        return begun
     solver, free, arms, agents, dimension = _prepare(directions, active, shared)
     pi = uniform(active)
     if not len(agents):
@@ -99,11 +98,7 @@ def g_optimal(
     if begun:
         weights = begun.pi[chosen].T.copy()
     elif start is not None:
-        kept = start[chosen].T * free
-        total = np.add.reduce(kept)
-        lost = total == 0  # agents that have none of their arms of then
-        kept /= total + lost
-        kept += weights * lost
+        kept = _cut_down(start[chosen].T * free, weights)
         result = _still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
     if result is None:
@@ -116,6 +111,27 @@ def g_optimal(
         again = g_optimal(directions, active, gap=gap, start=start, shared=shared, max_iterations=max_iterations)
         return min(again, design, key=lambda found: found.gap)
     return design
+
+
+def _compiled_begin(
+    directions: FloatArray, active: BoolArray, gap: float, start: FloatArray | None, shared: bool, max_iterations: int
+) -> Design:
+    """The design after as many compiled first-order steps as are worth while; it may not meet the gap yet."""
+    size = unknowns(1 if shared else directions.shape[1], directions.shape[2])
+    limit = max_iterations if size > _LARGEST_SYSTEM else int(_FIRST_ORDER_STEPS_COMPILED * _dear(size))
+    return Design(*_first_order()(directions, active, gap, start, shared, min(limit, max_iterations)))
+
+
+def _cut_down(kept: FloatArray, evenly: FloatArray) -> FloatArray:
+    """An earlier design (arms, agents), 0 off the active sets, with columns that sum to 1 again.
+
+    `kept` is overwritten. An agent with nothing left gets its column of `evenly`.
+    """
+    total = np.add.reduce(kept)
+    lost = total == 0  # agents none of whose earlier arms are still active
+    kept /= total + lost
+    kept += evenly * lost
+    return kept
 
 
 Solver = Problem | InteriorPoint
@@ -167,7 +183,7 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, d
         turn = iteration % DOUBLINGS
         if newton is None and turn == 1 and iteration > 1 and isinstance(solver, InteriorPoint):
             dear = _dear(solver.unknowns)
-            if iteration >= _FIRST_ORDER * dear or left > _FAR * dear * target:
+            if iteration >= _FIRST_ORDER_STEPS * dear or left > _SWITCH_EARLY_ABOVE * dear * target:
                 newton = solver
                 pi = newton.begin(pi, g)
         try:
@@ -186,7 +202,7 @@ def _climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, d
 
 def _dear(size: int) -> float:
     """How much more of the first-order steps a second-order one has to save."""
-    return max(1.0, size / _CHEAP) ** 2
+    return max(1.0, size / _SMALL_SYSTEM) ** 2
 
 
 def _rose(
@@ -222,7 +238,7 @@ def _sparse(
 
 @lru_cache(maxsize=1)
 def _first_order() -> Callable[..., tuple[FloatArray, float, int, int, str]]:
-    check_compiled()
+    needs("numba", extra="compiled", instead="leave compiled out")
     from fedbandit_agents.phased.design_compiled import first_order  # numba takes long to import, and then to compile
 
     return first_order
@@ -241,7 +257,7 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     The pairs left out never cost an arm's V_a a dimension: where they would, they are pulled once.
     """
     if budget < 0:
-        raise ValueError(f"budget must be 0 pulls or more, received {budget}; pass the phase's f_p")
+        raise ValueError(f"budget: expected 0 pulls or more, got {budget}; pass the phase's f_p")
     due = pi * budget
     pulls = np.ceil(due * _JUST_WHOLE).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
@@ -258,28 +274,31 @@ def _check(
 ) -> None:
     if directions.ndim != 3 or 0 in directions.shape:
         raise ValueError(
-            f"directions must have shape (agents, arms, dimensions), none of them 0, received {directions.shape}; "
+            f"directions: expected shape (agents, arms, dimensions), none of them 0, got {directions.shape}; "
             "add the missing axis"
         )
     if active.shape != directions.shape[:2] or active.dtype != np.bool_:
         raise ValueError(
-            f"active must be booleans of shape {directions.shape[:2]}, as directions, received {active.dtype} of shape "
+            f"active: expected booleans of shape {directions.shape[:2]}, as directions, got {active.dtype} of shape "
             f"{active.shape}; pass one flag for each agent and arm"
         )
     if np.count_nonzero(np.logical_or.reduce(active, axis=1)) < len(active):
+        without = int(np.flatnonzero(~active.any(1))[0])
         raise ValueError(
-            f"every agent needs an active arm, agent {int(np.flatnonzero(~active.any(1))[0])} has none; "
+            f"active: expected an active arm for every agent, got none for agent {without}; "
             "leave agents without arms out of the design"
         )
     # The sum of squares mostly tells at once; it can overflow.
     if not math.isfinite(np.vdot(directions, directions)) and not np.isfinite(directions).all():
-        raise ValueError("directions must be finite, received NaN or infinity; check the reports they come from")
+        raise ValueError("directions: expected finite numbers, got NaN or infinity; check the reports they come from")
     if max_iterations < 0:
-        raise ValueError(f"max_iterations must be 0 or more, received {max_iterations}; leave it out for the usual")
+        raise ValueError(f"max_iterations: expected 0 or more, got {max_iterations}")
     if not gap > 0:
-        raise ValueError(f"gap must be positive, received {gap}; 0.1 is usual, 1e-7 about the least that can be proved")
+        raise ValueError(
+            f"gap: expected a number above 0, got {gap}; 0.1 is usual, 1e-7 about the least that can be proved"
+        )
     if start is not None and (start.shape != active.shape or not np.minimum.reduce(start, axis=None) >= 0):
         raise ValueError(
-            f"start must be weights >= 0 of shape {active.shape}, received shape {start.shape} with least value "
+            f"start: expected weights >= 0 of shape {active.shape}, got shape {start.shape} with least value "
             f"{start.min() if start.size else 'none'}; pass the pi of an earlier design over the same agents and arms"
         )

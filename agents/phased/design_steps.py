@@ -1,4 +1,4 @@
-"""The steps that solve a multi-agent G-optimal design: coordinates on the span, then three ways to climb.
+"""The steps that solve a multi-agent G-optimal design: coordinates on the span, then two ways to climb.
 
 Every step raises F(pi) = sum_a log det V_a(pi), V_a = sum_i pi_{a,i} x_{a,i} x_{a,i}^T, over rows that sum to 1.
 Arrays put arms first and agents last, so that every product over agents runs along contiguous memory.
@@ -154,11 +154,6 @@ def log_det(information: FloatArray) -> float:
     return float(np.linalg.slogdet(information)[1].sum())
 
 
-def multiplicative_step(problem: Problem, pi: FloatArray) -> FloatArray:
-    """All agents at once: pi_{a,i} in proportion to pi_{a,i} g_{a,i}. F never falls (Baum and Eagon)."""
-    return multiplied(pi, problem.evaluate(pi)[1])
-
-
 def multiplied(pi: FloatArray, g: FloatArray, doublings: int = 0) -> FloatArray:
     """The multiplicative step where g is known, with g to the power 2^doublings: only power 1 is sure to raise F."""
     raised = g + TINY_G  # an agent all of whose vectors are zero stays where it is
@@ -167,35 +162,6 @@ def multiplied(pi: FloatArray, g: FloatArray, doublings: int = 0) -> FloatArray:
     raised *= pi
     raised /= np.add.reduce(raised)
     return raised
-
-
-def block_sweep(problem: Problem, pi: FloatArray) -> FloatArray:
-    """Agent by agent, each the exact maximiser of F given the others: pi_a = max(0, nu - s_a), s_a = 1/g_a - pi_a.
-
-    Along one agent's row det V_a is (1 + (p_a - pi_a) g_a) times itself, so the maximiser equalises the slopes
-    1 / (s_a + p_a): water-filling, its level nu found by sorting.
-    """
-    if problem.shared:
-        raise ValueError("block_sweep expects one matrix per arm, received a shared one; use multiplicative_step there")
-    pi = pi.copy()
-    inverse = invert(problem.information(pi))
-    for i in range(pi.shape[1]):
-        arms = np.flatnonzero(problem.active[:, i])
-        x = problem.x[arms, :, i]  # (n, d)
-        wx = (inverse[arms] @ x[:, :, None])[:, :, 0]
-        g = (wx * x).sum(1)
-        arms, wx, g = arms[g > 0], wx[g > 0], g[g > 0]  # a zero vector changes nothing, whatever its weight
-        if not len(arms):
-            continue
-        supply = 1 / g - pi[arms, i]
-        lowest = np.sort(supply)
-        levels = (pi[arms, i].sum() + np.cumsum(lowest)) / np.arange(1, len(arms) + 1)
-        target = np.maximum(0.0, levels[np.flatnonzero(levels > lowest)[-1]] - supply)
-        change = target - pi[arms, i]
-        pi[arms, i] = target
-        # Sherman and Morrison: (V + c x x^T)^-1 = W - c (W x)(W x)^T / (1 + c g).
-        inverse[arms] -= (change / (1 + change * g))[:, None, None] * wx[:, :, None] * wx[:, None, :]
-    return pi
 
 
 @lru_cache(maxsize=32)

@@ -19,48 +19,60 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.validation import check_compiled, one_of, probability, real_number, true_or_false, whole_number
+from fedbandit_envs.validation import (
+    check_fields,
+    checked,
+    needs,
+    one_of,
+    optional,
+    probability,
+    real_number,
+    true_or_false,
+    whole_number,
+)
 
 
 @dataclass(frozen=True)
 class PhasedElimination(Policy):
-    """Parameters of federated phased elimination; phase p explores for f_p = first * growth^p steps."""
+    """Federated phased elimination: the parameters that Fed-PECD, Fed-PE and its variants share.
 
-    theorem: ClassVar[bool] = True  # whether Fed-PE's regret theorem speaks of it, so that audits check it
+    Phase p explores for f_p = first * growth^p steps. After it, each agent drops the arms whose upper confidence bound
+    is below the lower bound of its best arm. The server spreads the next pulls over the arms that are left, by a
+    G-optimal design over all agents. Agents send estimates of theta_a and their active sets, never rewards. Subclass
+    this to build a variant: `agents` and `server` make the two sides.
+    Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021, Algorithms 1 and 2.
 
-    delta: float = 0.1  # allowed probability that some width fails
-    width: float = 1.0  # factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas
-    sigma: float = 1.0  # noise scale that the widths assume
-    ell: float | None = None  # lower end of the feature norms; None: the problem's public constant
-    first: int = 1  # c
-    growth: int = 2  # n
-    phases: int | None = None  # H in alpha; None: ceil(log_n T)
-    allocation: str = "g-optimal"  # or "uniform" over the active arms
-    gap: float = 0.1  # at which the design stops
-    compiled: bool = False  # whether designs and estimates come from compiled code (the extra of that name)
-    pad: bool = True  # whether a phase lasts f_p + K steps; else as long as its longest exploration
-    count_init: bool = True  # whether the steps and the regret of the initialisation count
+    >>> policy = PhasedElimination(first=2, growth=3)
+    >>> [policy.budget(phase) for phase in range(4)]
+    [2, 6, 18, 54]
+    """
+
+    theorem: ClassVar[bool] = True  #: whether Fed-PE's regret theorem covers this policy, so that audits check it
+
+    delta: float = checked(0.1, probability)  #: allowed probability that some width of a run fails
+    #: factor w on the widths: 1 in the paper's Algorithm 1, sqrt(10) in its lemmas
+    width: float = checked(1.0, real_number, above=0)
+    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the widths assume
+    #: lower end of the feature norms; None takes the problem's public constant
+    ell: float | None = checked(None, optional(real_number), above=0)
+    first: int = checked(1, whole_number, at_least=1)  #: c, the steps that phase 0 explores each arm for
+    growth: int = checked(2, whole_number, at_least=2)  #: n, how many times longer each phase is than the one before
+    #: H in alpha, the number of phases that the widths allow for; None takes ceil(log_n T)
+    phases: int | None = checked(None, optional(whole_number), at_least=1)
+    #: how pulls are spread over the active arms: by the "g-optimal" design, or "uniform"
+    allocation: str = checked("g-optimal", one_of, choices=("g-optimal", "uniform"))
+    gap: float = checked(0.1, real_number, above=0)  #: the certified gap at which the design stops
+    compiled: bool = checked(False, true_or_false)  #: whether designs and estimates use numba, the extra "compiled"
+    pad: bool = checked(True, true_or_false)  #: whether a phase always lasts f_p + K steps
+    count_init: bool = checked(True, true_or_false)  #: whether steps and regret of the initialisation count
 
     def __post_init__(self) -> None:
-        probability("delta", self.delta)
-        real_number("width", self.width, above=0)
-        real_number("sigma", self.sigma, above=0)
-        if self.ell is not None:
-            real_number("ell", self.ell, above=0)
-        whole_number("first", self.first, at_least=1)
-        whole_number("growth", self.growth, at_least=2)
-        if self.phases is not None:
-            whole_number("phases", self.phases, at_least=1)
-        one_of("allocation", self.allocation, ("g-optimal", "uniform"))
-        real_number("gap", self.gap, above=0)
-        true_or_false("compiled", self.compiled)
-        true_or_false("pad", self.pad)
-        true_or_false("count_init", self.count_init)
+        check_fields(self)
 
     def check_installed(self) -> None:
         """Compiled code needs numba."""
         if self.compiled:
-            check_compiled()
+            needs("numba", extra="compiled", instead="leave compiled out")
 
     def budget(self, phase: int) -> int:
         """f_p = c n^p."""
@@ -91,7 +103,7 @@ class PhasedElimination(Policy):
 
 @lru_cache(maxsize=1)
 def _compiled_estimation() -> ModuleType:
-    check_compiled()
+    needs("numba", extra="compiled", instead="leave compiled out")
     from fedbandit_agents.phased import estimation_compiled  # numba takes long to import, and then to compile
 
     return estimation_compiled

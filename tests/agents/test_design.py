@@ -6,11 +6,12 @@ import cvxpy
 import numpy as np
 import pytest
 from designs import KINDS, assert_proved, objective, random_problem, special_problem, synthetic_directions, unit
+from first_order import block_sweep, multiplicative_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.design_steps import block_sweep, by_cofactors, gap_of, log_det, multiplicative_step, whiten
+from fedbandit_agents.phased.design_steps import by_cofactors, gap_of, log_det, whiten
 
 
 @pytest.mark.parametrize("gap", [0.1, 1e-3, 1e-7])
@@ -277,7 +278,7 @@ class TestAllocation:
         assert pulls.tolist() == [[1, 64], [64, 0], [64, 0]]
 
     def test_negative_budget_is_refused(self):
-        with pytest.raises(ValueError, match="0 pulls or more, received -1"):
+        with pytest.raises(ValueError, match="0 pulls or more, got -1"):
             allocate(np.ones((1, 1)), -1, np.ones((1, 1, 1)))
 
     def test_uniform_spreads_over_the_active_arms(self):
@@ -292,20 +293,20 @@ def test_gap_is_what_each_agent_could_gain():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"directions": np.ones((2, 3))}, r"shape \(agents, arms, dimensions\).*received \(2, 3\)"),
+        ({"directions": np.ones((2, 3))}, r"shape \(agents, arms, dimensions\).*got \(2, 3\)"),
         (
             {"active": np.ones((2, 2), bool)},
-            r"active must be booleans of shape \(3, 2\).*received bool of shape \(2, 2\)",
+            r"active: expected booleans of shape \(3, 2\).*got bool of shape \(2, 2\)",
         ),
-        ({"active": np.ones((3, 2))}, "active must be booleans.*received float64"),
-        ({"active": np.array([[True, True], [False, False], [True, True]])}, "agent 1 has none"),
-        ({"directions": np.full((3, 2, 2), np.nan)}, "must be finite"),
-        ({"gap": 0.0}, "gap must be positive, received 0"),
-        ({"start": np.ones((2, 2))}, r"start must be weights >= 0 of shape \(3, 2\), received shape \(2, 2\)"),
+        ({"active": np.ones((3, 2))}, "active: expected booleans.*got float64"),
+        ({"active": np.array([[True, True], [False, False], [True, True]])}, "got none for agent 1"),
+        ({"directions": np.full((3, 2, 2), np.nan)}, "directions: expected finite numbers"),
+        ({"gap": 0.0}, "gap: expected a number above 0, got 0"),
+        ({"start": np.ones((2, 2))}, r"start: expected weights >= 0 of shape \(3, 2\), got shape \(2, 2\)"),
         ({"start": -np.ones((3, 2))}, "least value -1"),
     ],
 )
-def test_bad_input_is_refused_with_what_was_expected_and_received(change, message):
+def test_bad_input_is_refused_with_what_was_expected_and_what_came(change, message):
     arguments = {"directions": np.ones((3, 2, 2)), "active": np.ones((3, 2), bool)} | change
     with pytest.raises(ValueError, match=message):
         g_optimal(arguments.pop("directions"), arguments.pop("active"), **arguments)

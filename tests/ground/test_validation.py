@@ -1,12 +1,26 @@
 """The checks at the door."""
 
+import dataclasses
+import doctest
 from decimal import Decimal
 
 import numpy as np
 import pytest
 from refusals import assert_refused
 
-from fedbandit_envs.validation import nearest, one_of, probability, real_array, real_number, whole_number
+from fedbandit_envs import validation
+from fedbandit_envs.validation import (
+    check_fields,
+    checked,
+    nearest,
+    needs,
+    one_of,
+    optional,
+    probability,
+    real_array,
+    real_number,
+    whole_number,
+)
 
 
 def test_a_checked_array_is_a_read_only_float_copy_in_c_order():
@@ -80,3 +94,71 @@ def test_an_unknown_choice_is_refused_with_all_choices(value):
 def test_the_nearest_names_are_suggested():
     assert nearest("Synthetik", ["Synthetic", "MovieLens"]) == "; did you mean 'Synthetic'?"
     assert nearest("zzz", ["Synthetic", "MovieLens"]) == ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    delta: float = checked(0.1, probability)
+    sigma: float | None = checked(None, optional(real_number), above=0)
+    free: str = "anything"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class More(Settings):
+    rounds: int = checked(1, whole_number, at_least=1)
+
+
+class TestChecksBesideTheField:
+    @pytest.mark.parametrize(
+        ("values", "parts"),
+        [
+            ({"delta": 2}, ("delta: ", "between 0 and 1", "2")),
+            ({"sigma": 0}, ("sigma: ", "above 0", "0")),
+            ({"rounds": 0}, ("rounds: ", "at least 1", "0")),
+        ],
+    )
+    def test_a_value_is_refused_under_the_name_of_its_field_also_where_it_is_inherited(self, values, parts):
+        assert_refused(lambda: More(**values), *parts)
+        assert_refused(lambda: dataclasses.replace(More(), **values), *parts)
+
+    def test_what_passes_is_kept_as_it_was_given(self):
+        assert More(0.2, 3, "x", 4) == More(delta=0.2, sigma=3, free="x", rounds=4)
+        assert type(More(sigma=3).sigma) is int
+
+    def test_none_passes_only_where_it_is_optional(self):
+        assert Settings(sigma=None).sigma is None
+        assert_refused(lambda: Settings(delta=None), "delta: ", "None")
+
+    def test_the_first_field_that_fails_is_named(self):
+        assert_refused(lambda: More(delta=0, sigma=-1, rounds=0), "delta: ")
+
+    def test_defaults_are_those_of_the_fields_and_are_checked_too(self):
+        assert {field.name: field.default for field in dataclasses.fields(More)} == {
+            "delta": 0.1,
+            "sigma": None,
+            "free": "anything",
+            "rounds": 1,
+        }
+
+        @dataclasses.dataclass(frozen=True)
+        class Wrong(Settings):
+            rounds: int = checked(0, whole_number, at_least=1)
+
+        assert_refused(Wrong, "rounds: ", "at least 1")
+
+
+def test_a_missing_package_is_refused_with_the_extra_that_brings_it():
+    needs("numpy", extra="ray")
+    with pytest.raises(ImportError, match=r"^ray: expected no_such_package .*got none; pip .*'fedbandit-envs\[ray\]'$"):
+        needs("no_such_package", extra="ray")
+    with pytest.raises(ImportError, match=r"ray]', or use processes$"):
+        needs("no_such_package", extra="ray", instead="use processes")
+
+
+def test_examples_run_as_they_stand():
+    found = doctest.testmod(validation)
+    assert found.attempted > 0
+    assert found.failed == 0
