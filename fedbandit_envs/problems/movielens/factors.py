@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.validation import one_of
 
-NUM_USERS, NUM_ITEMS, NUM_ARMS, DIM = 943, 1682, 30, 3
+NUM_USERS, NUM_ARMS, DIM = 943, 30, 3
 FACTORS = ("completed", "masked")
 
 NORM_SQUARED_RANGE = (0.4, 0.8)
