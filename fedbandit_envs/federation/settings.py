@@ -6,32 +6,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
+from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  # what Flower's configurations hold
-_APP = """\
-[project]
-name = "fedbandit"
-version = "1.0.0"
-description = "A federated bandit"
-license = "MIT"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "fedbandit"
-
-[tool.flwr.app.components]
-serverapp = "fedbandit_envs.federation.flower:server_app"
-clientapp = "fedbandit_envs.federation.flower:client_app"
-
-[tool.flwr.app.config]
-{config}
-"""
+_COMPONENTS = {
+    "serverapp": "fedbandit_envs.federation.flower:server_app",
+    "clientapp": "fedbandit_envs.federation.flower:client_app",
+}
 
 
 @dataclass(frozen=True)
@@ -123,7 +112,20 @@ def write_app(folder: str | Path, config: Config) -> None:
 
     Example: `write_app("app", {**settings.config(), "clients": 3, "quorum": 0.5, "timeout": 600.0, "folder": ""})`.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    # A string in JSON is one in TOML too.
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
-    (Path(folder) / "pyproject.toml").write_text(_APP.format(config=lines), encoding="utf-8")
+    app = {
+        "project": {
+            "name": "fedbandit",
+            "version": "1.0.0",
+            "description": "A federated bandit",
+            "license": "MIT",
+            "dependencies": [],
+        },
+        "tool": {"flwr": {"app": {"publisher": "fedbandit", "components": _COMPONENTS, "config": config}}},
+    }
+    write_toml(Path(folder) / "pyproject.toml", app)
+
+
+def write_toml(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a TOML file, and create its folder if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, tomli_w.dumps(content).encode())
