@@ -16,7 +16,11 @@ _GRACE = 5.0  # seconds between asking and forcing
 
 
 class Processes:
-    """Starts programs, and stops them with all their children: in the end, after an error, or at SIGTERM."""
+    """Starts programs, and stops them with all their children.
+
+    Use it in a `with` statement: the programs are stopped at its end, after an error, and at SIGTERM. The output of
+    each program goes to a file in the folder `logs`.
+    """
 
     def __init__(self, logs: Path):
         self._logs = logs

@@ -25,14 +25,23 @@ _COMPONENTS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """A run: the policy, the public constants, and for a simulation the environment and its seed."""
+    """All that server and clients must know of a run.
 
-    policy: str
-    parameters: Mapping[str, Any]
-    constants: Constants
-    environment: str = ""  # "" when the rewards are real
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    `Settings.simulated` makes the settings of a simulation. Flower carries settings as plain values: `config` writes
+    them, `of` reads them.
+
+    >>> problem = {"num_agents": 4, "max_cycles": 30}
+    >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", problem, seed=1)
+    >>> Settings.of(settings.config()) == settings
+    True
+    """
+
+    policy: str  #: the name of a registered policy
+    parameters: Mapping[str, Any]  #: the policy's parameters
+    constants: Constants  #: what everybody may know of the problem
+    environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
+    arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
+    seed: int = 0  #: the seed of the simulation
 
     @classmethod
     def simulated(
@@ -43,7 +52,7 @@ class Settings:
         arguments: Mapping[str, Any],
         seed: int | None,
     ) -> "Settings":
-        """Those of a simulated run; the constants are the environment's."""
+        """The settings of a simulated run; the constants are those of the environment."""
         chosen = fresh_seed() if checked_seed(seed) is None else seed
         assert chosen is not None
         made = make_policy(policy, **parameters)
@@ -73,7 +82,7 @@ class Settings:
         }
 
     def config(self) -> Config:
-        """As a Flower configuration."""
+        """The settings as a Flower configuration."""
         return {
             "policy": self.policy,
             "parameters": json.dumps(dict(self.parameters)),
@@ -85,7 +94,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """From a Flower configuration."""
+        """The settings in a Flower configuration."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
