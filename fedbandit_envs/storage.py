@@ -1,30 +1,63 @@
 """Plain arrays and numbers on disk: one file, no pickle, written whole or not at all.
 
-The file is a zip of `tree.json` (the scalars, and the names of the arrays) and one .npy for each array, so other
-programs can read it too.
+The file is an .npz file of numpy, so other programs can read it too. Its first member, `tree`, is a JSON text: the
+tree with its numbers and strings, and in the place of each array a list with the name of the member that holds it.
 """
 
+import contextlib
 import io
 import json
 import os
+import secrets
 import struct
+import tokenize
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-_TREE = "tree.json"
+_TREE = "tree"
+_UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't read
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+)
 
 
 class StoredFileError(ValueError):
-    """A file is torn, or not what it should be."""
+    """A file is torn, or was not written by `save`."""
 
 
 def save(path: Path, tree: Mapping[str, Any]) -> None:
-    """Write a tree of mappings, arrays, numbers, strings and None; the same tree gives the same bytes."""
+    """Write a tree to a file that appears complete or not at all.
+
+    Equal trees give equal bytes. `load` gives the tree back.
+
+    Args:
+        path: The file. Its folder must exist; an older file of that name is replaced.
+        tree: Mappings from names to arrays, numbers, strings, None and further mappings.
+
+    Raises:
+        ValueError: The tree holds something else, for example a list. Nothing was written.
+        OSError: The file could not be written. An older file of that name is still there.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "state.npz"
+    >>> save(file, {"step": 3, "agents": {"pulls": np.array([2, 1])}})
+    >>> load(file)
+    {'agents': {'pulls': array([2, 1])}, 'step': 3}
+    """
     content = to_bytes(tree)
     try:
         write_whole(path, content)
@@ -33,107 +66,102 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
         raise OSError(error.errno, reason, str(path)) from error
 
 
+def load(path: Path) -> dict[str, Any]:
+    """The tree of a file that `save` wrote; `StoredFileError` if the file is torn or foreign."""
+    if path.exists() and not path.is_file():  # reading a device or a pipe may never end
+        raise StoredFileError(f"{path}: expected a file, got something else; delete it or move it away")
+    return from_bytes(path.read_bytes(), str(path))
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file that appears complete or not at all, also when the machine stops."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # The name is unique also among threads, and among containers in which process ids are equal.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        if temporary.exists():  # best effort: the folder may be the very thing that is gone
+        with contextlib.suppress(OSError):  # the folder may be the very thing that is gone
             temporary.unlink()
         raise
 
 
 def to_bytes(tree: Mapping[str, Any]) -> bytes:
-    """What `save` writes."""
-    arrays: dict[str, Any] = {}
-    scalars: dict[str, Any] = {}
-    _flatten("", tree, arrays, scalars)
+    """The content of the file that `save` writes."""
+    arrays: dict[str, NDArray[Any]] = {}
+    text = json.dumps(_without_arrays(tree, "", arrays), sort_keys=True)
+    members = {_TREE: np.array(text.encode()), **dict(sorted(arrays.items()))}
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        # A ZipInfo made by hand carries no clock: equal trees give equal bytes.
-        tree_json = json.dumps({"arrays": sorted(arrays), "scalars": scalars}, sort_keys=True)
-        archive.writestr(zipfile.ZipInfo(_TREE), tree_json)
-        for name in sorted(arrays):
-            with archive.open(zipfile.ZipInfo(_member(name)), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, arrays[name], allow_pickle=False)
+    np.savez(buffer, allow_pickle=False, **members)
     return buffer.getvalue()
 
 
-def _member(array: str) -> str:
-    return f"arrays/{array}.npy"
-
-
-def load(path: Path) -> dict[str, Any]:
-    """The tree of a file written by `save`."""
-    return from_bytes(path.read_bytes(), str(path))
-
-
 def from_bytes(content: bytes, source: str) -> dict[str, Any]:
-    """The tree of what `to_bytes` gave; `source` names it in errors."""
+    """The tree of a content that `to_bytes` gave; `source` names the content in errors."""
     try:
-        flat = _decoded(content)
-    except (
-        OSError,
-        TypeError,
-        ValueError,
-        KeyError,
-        EOFError,
-        RuntimeError,
-        OverflowError,
-        struct.error,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as error:
+        members = _members(content)
+        tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
+        if not isinstance(tree, dict) or members:
+            raise ValueError(f"its arrays are not those of its tree: {', '.join(members)}")
+    except _UNREADABLE as error:
         raise StoredFileError(
             f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it "
             "or move it away"
         ) from error
-    tree: dict[str, Any] = {}
-    for name, value in flat.items():
-        *folders, leaf = name.split("/")
-        place = tree
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        if leaf:
-            place[leaf] = value
     return tree
 
 
-def _decoded(content: bytes) -> dict[str, Any]:
-    """Arrays and scalars by path; a path that ends in "/" is an empty mapping."""
+def _members(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        tree = json.loads(archive.read(_TREE))
-        if not isinstance(tree, dict) or archive.namelist() != [_TREE, *map(_member, tree["arrays"])]:
-            raise ValueError(f"its arrays are not those of its {_TREE}")
-        flat: dict[str, Any] = dict(tree["scalars"])
-        for name in tree["arrays"]:
-            # Reading the whole member checks its checksum.
-            flat[name] = np.lib.format.read_array(io.BytesIO(archive.read(_member(name))), allow_pickle=False)
-    return flat
+        # `save` does not compress. A few compressed bytes of somebody else could fill the memory.
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("it is compressed")
+        # numpy reads no further than the shape says, so it would not notice every change.
+        if (torn := archive.testzip()) is not None:
+            raise ValueError(f"the checksum of {torn} is wrong")
+        names = archive.namelist()
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        # Whole names, with ".npy": to numpy "x.npy" is the array "x" as well as the array "x.npy".
+        members = {name.removesuffix(".npy"): arrays[name] for name in names}
+    for name, member in members.items():
+        if not isinstance(member, np.ndarray):  # numpy gives the bytes of what is no array
+            raise ValueError(f"{name} is not an array")
+    return members
 
 
-def _flatten(prefix: str, tree: Mapping[str, Any], arrays: dict[str, Any], scalars: dict[str, Any]) -> None:
-    if prefix and not tree:
-        scalars[prefix] = None
+def _without_arrays(tree: Mapping[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The tree for JSON; its arrays are put into `arrays` instead."""
+    plain: dict[str, Any] = {}
     for name, value in tree.items():
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(f"name: expected a text without '/', got {name!r} in {prefix or 'the tree'}; rename it")
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, Mapping):
-            _flatten(f"{prefix}{name}/", value, arrays, scalars)
+            plain[name] = _without_arrays(value, f"{prefix}{name}/", arrays)
         elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            arrays[prefix + name] = value
+            member = f"arrays/{prefix}{name}"
+            arrays[member] = value
+            plain[name] = [member]
         elif value is None or isinstance(value, (bool, int, float, str)):
-            scalars[prefix + name] = value
+            plain[name] = value
         else:
             kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
             raise ValueError(
                 f"{prefix}{name}: expected arrays of plain numbers or texts, numbers, strings or None, got {kind}; "
                 "convert it first: nothing is pickled"
             )
+    return plain
+
+
+def _with_arrays(plain: Any, members: dict[str, NDArray[Any]]) -> Any:
+    """The tree of `_without_arrays`; takes its arrays out of `members`."""
+    if isinstance(plain, list):
+        return members.pop(plain[0])
+    if isinstance(plain, dict):
+        return {name: _with_arrays(value, members) for name, value in plain.items()}
+    return plain

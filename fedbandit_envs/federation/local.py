@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbandit_envs.federation.processes import Processes, free_ports, listens, runs
 from fedbandit_envs.federation.record import collected
-from fedbandit_envs.federation.settings import Config, Settings, write_app
+from fedbandit_envs.federation.settings import Config, Settings, write_app, write_toml
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.validation import real_number, whole_number
@@ -127,17 +127,13 @@ def _start(
     home.mkdir(exist_ok=True)
     port, *ports = free_ports(1 + len(blocks), HOST)
     write_app(app, config)
-    (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{HOST}:{port}"\ninsecure = true\n'
-    )
+    connection = {"address": f"{HOST}:{port}", "insecure": True}
+    write_toml(home / "config.toml", {"superlink": {"default": "here", "here": connection}})
     environment = _environment(home)
     command = ["flower-superlink", "--insecure", "--host", HOST, "--port", str(port)]
     processes.start("superlink", [*command, "--disable-runtime-dependency-installation"], environment)
     for number, (block, own) in enumerate(zip(blocks, ports, strict=True)):
-        place = folder / "clients" / f"{number:03d}"
-        node = f'agents="{",".join(map(str, block))}" folder="{place}"'
-        if number in rewards:
-            node += f' rewards="{rewards[number]}"'
+        node = write_node(folder / "clients" / f"{number:03d}", block, rewards.get(number, ""))
         command = [
             "flower-supernode",
             "--insecure",
@@ -148,8 +144,21 @@ def _start(
             "--port",
             str(own),
         ]
-        processes.start(f"client-{number:03d}", [*command, "--node-config", node], environment)
+        processes.start(f"client-{number:03d}", [*command, "--node-config", str(node)], environment)
     _submit(processes, app, port, environment)
+
+
+def write_node(folder: Path, agents: Sequence[int], rewards: str = "") -> Path:
+    """Write the configuration of a SuperNode into the folder of its state.
+
+    Flower reads it from a TOML file, because a quote in a path would end a value on the command line.
+    """
+    content = {"agents": ",".join(map(str, agents)), "folder": str(folder)}
+    if rewards:
+        content["rewards"] = rewards
+    file = folder / "node.toml"
+    write_toml(file, content)
+    return file
 
 
 def _environment(home: Path) -> dict[str, str]:

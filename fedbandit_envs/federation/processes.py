@@ -1,7 +1,5 @@
 """Processes that end with whoever started them."""
 
-import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -9,13 +7,20 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import psutil  # comes with the extra `flower`, so it is imported where it is needed
 
 _GRACE = 5.0  # seconds between asking and forcing
 
 
 class Processes:
-    """Starts programs, and stops them with all their children: in the end, after an error, or at SIGTERM."""
+    """Starts programs, and stops them with all their children.
+
+    Use it in a `with` statement: the programs are stopped at its end, after an error, and at SIGTERM. The output of
+    each program goes to a file in the folder `logs`.
+    """
 
     def __init__(self, logs: Path):
         self._logs = logs
@@ -65,56 +70,79 @@ class Processes:
         return file.read_text(errors="replace")[-characters:] if file.exists() else ""
 
     def stop(self) -> None:
-        """End every program with all its children; some of these have sessions of their own, so they are looked up."""
-        family = _family({process.pid for process in self._started.values()})
+        """End every program with all its children, also those children that have a session of their own."""
+        if not self._started:
+            return
+        family = _processes([process.pid for process in self._started.values()])
+        self._running(family)
         for process in reversed(self._started.values()):
-            _signal(process.pid, signal.SIGTERM)
+            process.terminate()
         deadline = time.monotonic() + _GRACE
         while (left := self._running(family)) and time.monotonic() < deadline:
             time.sleep(0.1)
         while left:
-            for pid in left:
-                _signal(pid, signal.SIGKILL)
+            for one in left:
+                _kill(one)
             time.sleep(0.1)
             left = self._running(family)
         self._started.clear()
 
-    def _running(self, family: set[int]) -> set[int]:
-        """Those of the family that still run, with children that they have had since; added to the family."""
+    def _running(self, family: "set[psutil.Process]") -> "set[psutil.Process]":
+        """The members of the family that still run. Children that they have had since join the family."""
         for process in self._started.values():
-            process.poll()  # takes note of those that have ended
-        family |= _family(family)
-        return family & _table().keys()
+            process.poll()  # a program that has ended is a zombie until its parent looks
+        for one in list(family):
+            family |= _children(one)
+        return {one for one in family if _alive(one)}
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it is gone
-        os.kill(pid, number)
+def _processes(pids: Sequence[int]) -> "set[psutil.Process]":
+    import psutil
 
-
-def _table() -> dict[int, int]:
-    """The parent of each process that runs; those that have ended and wait to be noticed are left out."""
-    lines = subprocess.check_output(["ps", "-A", "-o", "pid=,ppid=,stat="], text=True).splitlines()
-    rows = [line.split() for line in lines]
-    return {int(pid): int(parent) for pid, parent, state in rows if not state.startswith("Z")}
-
-
-def _family(pids: set[int]) -> set[int]:
-    """These processes that run, and all below them."""
-    table = _table()
-    found = pids & table.keys()
-    while below := {pid for pid, parent in table.items() if parent in found and pid not in found}:
-        found |= below
+    found = set()
+    for pid in pids:
+        try:
+            found.add(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            continue
     return found
 
 
+def _children(process: "psutil.Process") -> "set[psutil.Process]":
+    import psutil
+
+    try:
+        return set(process.children(recursive=True))
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _alive(process: "psutil.Process") -> bool:
+    """Whether a process runs; one that has ended and waits to be noticed does not."""
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _kill(process: "psutil.Process") -> None:
+    import psutil
+
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
 def runs(pid: int) -> bool:
-    """Whether a process runs."""
-    return pid in _table()
+    """Whether a process of this number runs."""
+    return any(_alive(process) for process in _processes([pid]))
 
 
 def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:

@@ -6,44 +6,42 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
+from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  # what Flower's configurations hold
-_APP = """\
-[project]
-name = "fedbandit"
-version = "1.0.0"
-description = "A federated bandit"
-license = "MIT"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "fedbandit"
-
-[tool.flwr.app.components]
-serverapp = "fedbandit_envs.federation.flower:server_app"
-clientapp = "fedbandit_envs.federation.flower:client_app"
-
-[tool.flwr.app.config]
-{config}
-"""
+_COMPONENTS = {
+    "serverapp": "fedbandit_envs.federation.flower:server_app",
+    "clientapp": "fedbandit_envs.federation.flower:client_app",
+}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A run: the policy, the public constants, and for a simulation the environment and its seed."""
+    """All that server and clients must know of a run.
 
-    policy: str
-    parameters: Mapping[str, Any]
-    constants: Constants
-    environment: str = ""  # "" when the rewards are real
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    `Settings.simulated` makes the settings of a simulation. Flower carries settings as plain values: `config` writes
+    them, `of` reads them.
+
+    >>> problem = {"num_agents": 4, "max_cycles": 30}
+    >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", problem, seed=1)
+    >>> Settings.of(settings.config()) == settings
+    True
+    """
+
+    policy: str  #: the name of a registered policy
+    parameters: Mapping[str, Any]  #: the policy's parameters
+    constants: Constants  #: what everybody may know of the problem
+    environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
+    arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
+    seed: int = 0  #: the seed of the simulation
 
     @classmethod
     def simulated(
@@ -54,7 +52,7 @@ class Settings:
         arguments: Mapping[str, Any],
         seed: int | None,
     ) -> "Settings":
-        """Those of a simulated run; the constants are the environment's."""
+        """The settings of a simulated run; the constants are those of the environment."""
         chosen = fresh_seed() if checked_seed(seed) is None else seed
         assert chosen is not None
         made = make_policy(policy, **parameters)
@@ -84,7 +82,7 @@ class Settings:
         }
 
     def config(self) -> Config:
-        """As a Flower configuration."""
+        """The settings as a Flower configuration."""
         return {
             "policy": self.policy,
             "parameters": json.dumps(dict(self.parameters)),
@@ -96,7 +94,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """From a Flower configuration."""
+        """The settings in a Flower configuration."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
@@ -123,7 +121,20 @@ def write_app(folder: str | Path, config: Config) -> None:
 
     Example: `write_app("app", {**settings.config(), "clients": 3, "quorum": 0.5, "timeout": 600.0, "folder": ""})`.
     """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    # A string in JSON is one in TOML too.
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items())
-    (Path(folder) / "pyproject.toml").write_text(_APP.format(config=lines), encoding="utf-8")
+    app = {
+        "project": {
+            "name": "fedbandit",
+            "version": "1.0.0",
+            "description": "A federated bandit",
+            "license": "MIT",
+            "dependencies": [],
+        },
+        "tool": {"flwr": {"app": {"publisher": "fedbandit", "components": _COMPONENTS, "config": config}}},
+    }
+    write_toml(Path(folder) / "pyproject.toml", app)
+
+
+def write_toml(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a TOML file, and create its folder if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, tomli_w.dumps(content).encode())

@@ -1,12 +1,15 @@
 """Plain arrays and numbers on disk: whole or not at all, the same bytes, nothing pickled."""
 
 import io
+import json
 import math
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +111,11 @@ def test_other_programs_can_read_the_file(tmp_path):
     save(tmp_path / "state", TREE)
     with np.load(tmp_path / "state", allow_pickle=False) as stored:
         np.testing.assert_array_equal(stored["arrays/file"], TREE["file"])
+        assert json.loads(stored["tree"].item())["agents"]["0"] == {
+            "count": 3,
+            "empty": ["arrays/agents/0/empty"],
+            "mask": ["arrays/agents/0/mask"],
+        }
     with zipfile.ZipFile(tmp_path / "state") as archive:
         assert archive.testzip() is None
 
@@ -117,6 +125,27 @@ def test_saving_replaces_what_was_there_and_leaves_no_other_file(tmp_path):
     save(tmp_path / "state", {"a": 2})
     assert load(tmp_path / "state") == {"a": 2}
     assert os.listdir(tmp_path) == ["state"]
+
+
+def test_threads_that_write_the_same_file_do_not_disturb_each_other(tmp_path, monkeypatch):
+    all_written, fsync = threading.Barrier(4, timeout=10), os.fsync
+
+    def fsync_together(descriptor):
+        fsync(descriptor)
+        all_written.wait()
+
+    monkeypatch.setattr(os, "fsync", fsync_together)
+    with ThreadPoolExecutor(4) as pool:
+        for write in [pool.submit(save, tmp_path / "state", {"a": np.full(1000, number)}) for number in range(4)]:
+            write.result()
+    assert len(np.unique(load(tmp_path / "state")["a"])) == 1
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_file_has_the_usual_permissions(tmp_path):
+    save(tmp_path / "state", {})
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "state").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
@@ -212,7 +241,62 @@ def test_a_file_with_a_changed_byte_is_torn_or_unharmed(tmp_path):
     assert torn > len(content) / 2
 
 
-@pytest.mark.parametrize("content", ["npy", "npz", "pickle", "text", "json", "[1, 2]", '{"arrays": [], "scalars": 3}'])
+def write_members(path, tree, compression=zipfile.ZIP_STORED, **arrays):
+    """A file as `save` writes it, but with any text for its tree, and with members of any bytes."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("tree.npy", npy(np.array(tree.encode())))
+        for name, content in arrays.items():
+            archive.writestr(f"arrays/{name}.npy", content)
+
+
+def npy(array, allow_pickle=False):
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=allow_pickle)
+    return buffer.getvalue()
+
+
+def test_the_file_of_another_writer_is_read(tmp_path):
+    write_members(tmp_path / "state", '{"a": {"b": ["arrays/any"]}, "c": 1}', any=npy(np.arange(2)))
+    assert_equal(load(tmp_path / "state"), {"a": {"b": np.arange(2)}, "c": 1})
+
+
+@pytest.mark.parametrize(
+    "tree", ["", "[1, 2]", "3", '["arrays/a"]', '{"a": []}', '{"a": [[]]}', '{"a": ["arrays/a"], "b": ["arrays/a"]}']
+)
+def test_a_tree_that_is_none_is_refused(tmp_path, tree):
+    write_members(tmp_path / "state", tree, a=npy(np.zeros(2)))
+    assert_torn(tmp_path / "state")
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path):
+    write_members(tmp_path / "state", '{"a": ["arrays/a"]}', a=b"hello")
+    assert "arrays/a is not an array" in assert_torn(tmp_path / "state")
+
+
+@pytest.mark.filterwarnings("ignore:Reading `.npy` or `.npz` file required additional header parsing")
+@pytest.mark.parametrize("header", [b"{'descr': (", b"{'shape': 01}"])
+def test_an_array_whose_header_can_not_be_parsed_is_refused(tmp_path, header):
+    array = npy(np.zeros(2))
+    spoilt = array[:10] + header.ljust(array.index(b"\n") - 10) + array[array.index(b"\n") :]
+    write_members(tmp_path / "state", '{"a": ["arrays/a"]}', a=spoilt)
+    assert_torn(tmp_path / "state")
+
+
+def test_compressed_members_are_refused_before_they_are_unpacked(tmp_path, monkeypatch):
+    write_members(tmp_path / "state", '{"a": ["arrays/a"]}', zipfile.ZIP_DEFLATED, a=npy(np.zeros(10**6)))
+    assert (tmp_path / "state").stat().st_size < 20_000
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("a member was read"))
+    assert "it is compressed" in assert_torn(tmp_path / "state")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have a name")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "state")
+    with pytest.raises(StoredFileError, match="expected a file, got something else"):
+        load(tmp_path / "state")
+
+
+@pytest.mark.parametrize("content", ["npy", "npz", "pickle", "text", "json", "zip"])
 def test_a_foreign_file_is_refused(tmp_path, content):
     buffer = io.BytesIO()
     if content == "npy":
@@ -225,7 +309,7 @@ def test_a_foreign_file_is_refused(tmp_path, content):
         buffer.write({"text": b"hello", "json": b'{"a": 1}'}[content])
     else:
         with zipfile.ZipFile(buffer, "w") as archive:
-            archive.writestr("tree.json", content)
+            archive.writestr("tree.json", "{}")
     (tmp_path / "state").write_bytes(buffer.getvalue())
     assert_torn(tmp_path / "state")
 
@@ -235,11 +319,8 @@ def test_a_pickled_array_in_a_file_is_refused_and_not_run(tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "sprung"), "w"))
 
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
-    with zipfile.ZipFile(tmp_path / "state", "w") as archive:
-        archive.writestr("tree.json", '{"arrays": ["trap"], "scalars": {}}')
-        archive.writestr("arrays/trap.npy", buffer.getvalue())
+    pickled = npy(np.array([Trap()], dtype=object), allow_pickle=True)
+    write_members(tmp_path / "state", '{"trap": ["arrays/trap"]}', trap=pickled)
     assert "Object arrays" in assert_torn(tmp_path / "state")
     assert not (tmp_path / "sprung").exists()
 

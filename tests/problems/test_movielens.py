@@ -140,7 +140,9 @@ def test_a_damaged_file_of_factors_is_refused_with_its_name_and_a_remedy(tmp_pat
         "negative": npz(tmp_path, **parts, completed_theta=-theta),
     }
     for content in damaged.values():
-        with pytest.raises(ValueError, match=r"some\.npz is not a file of MovieLens factors .*build_movielens\.py"):
+        with pytest.raises(
+            ValueError, match=r"some\.npz: expected a file of MovieLens factors, got another .*build_movielens\.py"
+        ):
             decode_factors(content, "some.npz")
     assert decode_factors(npz(tmp_path, **parts, completed_theta=theta), "some.npz")
 

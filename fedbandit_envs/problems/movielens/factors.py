@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.validation import one_of
 
-NUM_USERS, NUM_ITEMS, NUM_ARMS, DIM = 943, 1682, 30, 3
+NUM_USERS, NUM_ARMS, DIM = 943, 30, 3
 FACTORS = ("completed", "masked")
 
 NORM_SQUARED_RANGE = (0.4, 0.8)
@@ -30,10 +30,18 @@ ELL, L = (math.sqrt(bound) for bound in NORM_SQUARED_RANGE)  # what selection gu
 
 @dataclass(frozen=True, eq=False)
 class MovieLensFactors:
-    """Non-negative factors of the rating matrix; their products are the expected rewards."""
+    """Non-negative factors of the rating matrix of MovieLens-100K.
 
-    users: FloatArray  # (943, d), a context per user
-    theta: FloatArray  # (K, d), the centre of a cluster of films per arm
+    The expected reward of an arm for a user is the product of their rows, at most 1. `load_factors` gives the factors
+    that ship with the package; `eligible_users` selects the users in the ranges of the paper.
+
+    >>> factors = load_factors("masked")
+    >>> (factors.users @ factors.theta.T).shape
+    (943, 30)
+    """
+
+    users: FloatArray  #: (943, d) a context per user
+    theta: FloatArray  #: (K, d) the centre of a cluster of films per arm
 
 
 def load_factors(factors: str = "completed") -> MovieLensFactors:
@@ -74,11 +82,11 @@ def decode_factors(content: bytes, source: str) -> dict[str, MovieLensFactors]:
                 )
                 for name in FACTORS
             }
-    except (ValueError, KeyError, EOFError, BadZipFile) as problem:
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(
-            f"{source} is not a file of MovieLens factors ({problem}): reinstall fedbandit-envs, "
+            f"{source}: expected a file of MovieLens factors, got another ({error}); reinstall fedbandit-envs, "
             "or rebuild it with scripts/build_movielens.py"
-        ) from problem
+        ) from error
 
 
 def encode_factors(factors: dict[str, MovieLensFactors]) -> bytes:

@@ -25,9 +25,11 @@ MASKED_MEDIAN_NORM_SQUARED = np.sqrt(0.32)  # the geometric middle of [0.4, 0.8]
 
 
 def build_factors(ratings_path: str | Path, sha256: str | None = RATINGS_SHA256) -> dict[str, MovieLensFactors]:
-    """Both variants, "completed" and "masked", from u.data; takes some ten seconds.
+    """Learn both variants of the factors, "completed" and "masked", which takes some ten seconds.
 
-    `sha256=None` accepts ratings of one's own, see `read_ratings`.
+    Args:
+        ratings_path: The file u.data.
+        sha256: The checksum that the file must have; None accepts other ratings of the same form.
     """
     _sklearn("cluster")  # a missing library is reported before the work, not after it
     ratings = read_ratings(ratings_path, sha256)
@@ -71,7 +73,7 @@ def similarities(ratings: FloatArray) -> FloatArray:
     rated = (ratings > 0).astype(np.float64)
     # Deviations times num_items are whole numbers: the sums below are exact, on any machine and in any order.
     deviations = (ratings * num_items - ratings.sum(axis=1, keepdims=True)) * rated
-    squares = deviations**2 @ rated.T  # [u, v]: those of u over what v rated too
+    squares = deviations**2 @ rated.T  # [u, v]: the squares of u, summed over the items that v rated too
     denominator = np.sqrt(squares) * np.sqrt(squares.T)
     similarity: FloatArray = np.zeros_like(denominator)
     np.divide(deviations @ deviations.T, denominator, out=similarity, where=denominator > 0)
@@ -139,7 +141,7 @@ def _with_arms(users: FloatArray, items: FloatArray) -> MovieLensFactors:
 def _sklearn(module: str) -> ModuleType:
     try:
         return importlib.import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as problem:
+    except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             'learning the MovieLens factors needs scikit-learn: pip install "fedbandit-envs[data]"'
-        ) from problem
+        ) from error

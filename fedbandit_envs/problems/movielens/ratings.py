@@ -14,8 +14,10 @@ HIGHEST_RATING = 5
 def read_ratings(path: str | Path, sha256: str | None = RATINGS_SHA256) -> FloatArray:
     """The (users, items) matrix of ratings 1 to 5, with 0 for a missing one.
 
-    The file must be MovieLens-100K's own u.data; `sha256=None` accepts any file of that form: rows of user, item,
-    rating and time, separated by tabs, ids counted from 1.
+    Args:
+        path: The file u.data.
+        sha256: The checksum that the file must have, by default that of MovieLens-100K. None accepts every file of
+            that form: rows of user, item, rating and time, separated by tabs, with ids counted from 1.
     """
     content = Path(path).read_bytes()
     if sha256 is not None and (got := hashlib.sha256(content).hexdigest()) != sha256:
