@@ -6,14 +6,10 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.problems.regrets import REGRETS
+
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
-
-REGRET_KINDS = ("regret", "distribution_regret", "paper_regret")  # as in `problems.instance`, which is slow to import
-_KIND_HELP = (
-    "against the best arm for the true context (regret, the default), the best under mu_i by its means under mu_i "
-    "(distribution_regret), or the best under mu_i by the true means (paper_regret: can be negative)"
-)
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +50,10 @@ def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None
 
 def add_kind(parser: argparse.ArgumentParser) -> None:
     """Add the option --kind: which regret to show."""
-    parser.add_argument("--kind", choices=REGRET_KINDS, default="regret", help=_KIND_HELP)
+    explained = "; ".join(f"{name}: {regret.help}" for name, regret in REGRETS.items())
+    parser.add_argument(
+        "--kind", choices=REGRETS, default="regret", help=f"which regret (default: regret). {explained}"
+    )
 
 
 def experiment_of(options: argparse.Namespace) -> "Experiment":

@@ -6,7 +6,8 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.rewards import RewardLaw
-from fedbandit_envs.problems.instance import REGRETS, BanditInstance
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, places
 from fedbandit_envs.seeding import RowDraws, Stream
 

@@ -15,7 +15,7 @@ from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import make_folder, read_folder, write_whole
 from fedbandit_envs.experiments.statistics import bootstrap_band, holm, paired_difference
 from fedbandit_envs.experiments.trials import CURVES, Record
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.validation import one_of, whole_number
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.rounds.loop import play

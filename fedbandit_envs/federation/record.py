@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbandit_envs import storage
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import Ledger

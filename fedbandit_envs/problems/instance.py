@@ -9,7 +9,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray, immutable
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
-from fedbandit_envs.problems.regrets import REGRETS as REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number

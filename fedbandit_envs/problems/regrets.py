@@ -17,11 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fedbandit_envs.arrays import FloatArray
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line reads this table for its help, and must not wait for numpy
+    from fedbandit_envs.arrays import FloatArray
     from fedbandit_envs.problems.instance import BanditInstance
 
 
@@ -33,26 +30,26 @@ class Regret:
     'regret per agent'
     """
 
-    gaps: Callable[["BanditInstance"], FloatArray]  #: takes an instance, returns its gaps (M, K)
+    gaps: "Callable[[BanditInstance], FloatArray]"  #: takes an instance, returns its gaps (M, K)
     axis_label: str  #: what stands at the axis of a figure
     help: str  #: what the kind compares with, for the help of commands
 
 
-def _for_the_true_context(instance: "BanditInstance") -> FloatArray:
+def _for_the_true_context(instance: "BanditInstance") -> "FloatArray":
     return instance.means.max(axis=1, keepdims=True) - instance.means
 
 
-def _under_mu(instance: "BanditInstance") -> FloatArray:
+def _under_mu(instance: "BanditInstance") -> "FloatArray":
     return _from_the_best_under_mu(instance, instance.distribution_means)
 
 
-def _of_the_paper(instance: "BanditInstance") -> FloatArray:
+def _of_the_paper(instance: "BanditInstance") -> "FloatArray":
     return _from_the_best_under_mu(instance, instance.means)
 
 
-def _from_the_best_under_mu(instance: "BanditInstance", means: FloatArray) -> FloatArray:
+def _from_the_best_under_mu(instance: "BanditInstance", means: "FloatArray") -> "FloatArray":
     best = instance.distribution_means.argmax(axis=1)
-    return means[np.arange(len(best)), best][:, None] - means
+    return means[range(len(best)), best][:, None] - means
 
 
 #: All kinds of regret by name, in the order in which results list them.

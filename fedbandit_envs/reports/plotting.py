@@ -13,6 +13,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.statistics import bootstrap_band
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.validation import one_of
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".pdf", ".svg", ".png")
-REGRET_NAMES = {
-    "regret": "regret per agent",
-    "distribution_regret": "regret per agent under $\\mu_i$",
-    "paper_regret": "regret per agent (Eq. 2)",
-}
 
 
 def style(number: int) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> 
     for number, label in enumerate(result.labels):
         line(axes, *with_start(result, label, f"mean_{kind}"), label, number)
     time_axis(axes)
-    _finish(axes, "step $t$", REGRET_NAMES[kind], title(result))
+    _finish(axes, "step $t$", REGRETS[kind].axis_label, title(result))
     return figure
 
 
@@ -114,7 +110,7 @@ def regret_against(
         axes.set_xticks(values, [f"{value:,}" for value in values])
         axes.set_xticks([], minor=True)
     name = PARAMETER_NAMES.get(parameter, parameter)
-    _finish(axes, name, f"final {REGRET_NAMES[kind]}", title(results[values[0]], leave_out=parameter))
+    _finish(axes, name, f"final {REGRETS[kind].axis_label}", title(results[values[0]], leave_out=parameter))
     return figure
 
 
@@ -148,7 +144,7 @@ def communication(result: Result, axes: "Axes | None" = None, kind: str = "regre
         axes.ticklabel_format(axis="x", scilimits=(0, 5))
         axes.locator_params(axis="x", nbins=6)
     axes.margins(x=0.1)
-    _finish(axes, "scalars sent, both ways, all agents", f"final {REGRET_NAMES[kind]}", title(result))
+    _finish(axes, "scalars sent, both ways, all agents", f"final {REGRETS[kind].axis_label}", title(result))
     axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.02, 1))  # points lie anywhere
     return figure
 
@@ -171,7 +167,9 @@ def agents(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> 
         ordered = np.sort(result.agents(label, kind).ravel())
         share = np.arange(1, len(ordered) + 1) / len(ordered)
         axes.step(ordered, share, where="post", label=label, markevery=max(1, len(ordered) // 8), **style(number))
-    _finish(axes, REGRET_NAMES[kind].replace("per agent", "of an agent at the end"), "share of agents", title(result))
+    _finish(
+        axes, REGRETS[kind].axis_label.replace("per agent", "of an agent at the end"), "share of agents", title(result)
+    )
     return figure
 
 

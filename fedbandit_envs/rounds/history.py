@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.problems.instance import REGRETS, BanditInstance
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan

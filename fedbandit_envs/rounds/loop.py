@@ -9,7 +9,8 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
-from fedbandit_envs.problems.instance import OBSERVES, REGRETS
+from fedbandit_envs.problems.instance import OBSERVES
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError

@@ -117,12 +117,18 @@ class _ScriptedBandit(HiddenContextBandit):
 
 
 def _other_truth(instance: BanditInstance, observe: str, number: int) -> BanditInstance:
-    """The same view, but the best arms are the worst (1), or everything hidden is drawn anew (2)."""
+    """The same view, but the best arms are the worst (1), or everything hidden is drawn anew (2).
+
+    What the problem guarantees is part of the view, so a new theta keeps it: the arms of a shared theta share the new
+    one, and every theta_a keeps its length.
+    """
     rng = np.random.default_rng(number)
     hidden = observe != "context" and instance.contexts is not None
+    drawn = rng.standard_normal((1 if instance.shared_theta else instance.num_arms, instance.dim))
+    lengths = np.linalg.norm(instance.theta, axis=1, keepdims=True)
     return replace(
         instance,
-        theta=-instance.theta if number == 1 else rng.standard_normal(instance.theta.shape),
+        theta=-instance.theta if number == 1 else lengths * drawn / np.linalg.norm(drawn, axis=1, keepdims=True),
         contexts=instance.distribution.sample(rng) if hidden else instance.contexts,
         rewards="gaussian",
         noise_std=instance.constants(1, observe).noise_std,

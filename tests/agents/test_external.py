@@ -188,7 +188,7 @@ def test_results_of_another_model_are_never_continued(tmp_path):
         fb.register_policy("Test-Changed", type(from_callable(likeliest)))
         fb.run(experiment("Test-Changed"), tmp_path / str(version), executor="serial")
         fb.register_policy("Test-Changed", type(from_callable(softmax, version=version)))
-        with pytest.raises(FolderError, match=r"expected a file of this experiment, got .* can't be used .*version"):
+        with pytest.raises(FolderError, match=r"expected a file of this experiment, got another experiment .*version"):
             fb.run(experiment("Test-Changed"), tmp_path / str(version), executor="serial")
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main, parser
-from fedbandit_envs.cli.options import REGRET_KINDS, value_of
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.cli.options import value_of
+from fedbandit_envs.problems.regrets import REGRETS, Regret
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
 FEDBANDIT = [sys.executable, "-m", "fedbandit_envs"]
@@ -80,11 +80,20 @@ def test_the_parser_loads_nothing_of_the_library_but_the_command_line() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = ran.stdout.split()
     assert "fedbandit_envs.cli.main" in loaded
-    assert [name for name in loaded if not name.startswith("fedbandit_envs.cli")] == []
+    table = {"fedbandit_envs.problems", "fedbandit_envs.problems.regrets"}  # the kinds of regret, for the help
+    assert {name for name in loaded if not name.startswith("fedbandit_envs.cli")} == table
 
 
-def test_the_kinds_of_regret_to_choose_from_are_all_there_are() -> None:
-    assert REGRET_KINDS == REGRETS
+def test_help_explains_every_kind_of_regret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Regret(lambda instance: instance.means, "an axis", "against one arm for all")
+    monkeypatch.setitem(REGRETS, "my_regret", own)
+    with pytest.raises(SystemExit):
+        main(["plot", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    for name, regret in REGRETS.items():
+        assert f"{name}: {regret.help}" in words
 
 
 def test_run_shows_a_summary_and_writes_into_its_folder_only(

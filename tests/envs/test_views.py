@@ -10,7 +10,7 @@ from gymnasium.wrappers import RecordEpisodeStatistics
 
 import fedbandit_envs as fb
 from fedbandit_envs.envs.views import AgentsVectorEnv, JointView, OneAgentView
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 
 NAMES = [name.removeprefix("fedbandit/").removesuffix("-v0") for name in fb.environment_ids()]
 AGENTS, STEPS = 4, 300  # more steps than core draws random numbers for at a time

@@ -10,7 +10,7 @@ from refusals import assert_refused
 
 import fedbandit_envs as fb
 from fedbandit_envs.envs.views import AgentsVectorEnv
-from fedbandit_envs.problems.instance import REGRETS
+from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.stepping import pulls_throughout
 
 STACKS = {

@@ -82,7 +82,7 @@ ARGUMENTS = {
     ),
     "Bernoulli with resampled Gaussian contexts": (
         lambda: hidden(rewards="bernoulli", context="resampled"),
-        "resampled Gaussian",
+        "resampled contexts of a Gaussian",
         "bernoulli",
     ),
     "observed context that is resampled": (
