@@ -5,12 +5,14 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.claims import Claim, RecordedRun
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 
@@ -26,7 +28,7 @@ class Side:
                 state[name] = value.copy()
             elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
                 state[name] = value.item() if isinstance(value, np.generic) else value
-            elif not isinstance(value, (View, Constants, Policy)):
+            elif not isinstance(value, (View, ServerView, Constants, Policy)):
                 raise ProtocolError(
                     f"{type(self).__name__}.{name}: expected a state of arrays, numbers, strings or None, got "
                     f"{type(value).__name__}; keep it as arrays, or override snapshot() and restore()"
@@ -47,7 +49,8 @@ class AgentSide(Side, ABC):
     `einsum(optimize=True)` are not.
     """
 
-    active: BoolArray | None = None  # (n, K) arms still considered, for policies that eliminate arms
+    active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
+    uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
     def plan(self, down: Message | None, remaining: int) -> Plan:
@@ -78,17 +81,17 @@ class Policy(ABC):
     def agents(self, view: View) -> AgentSide:
         """A new agent side for the agents of `view`."""
 
-    def server(self, constants: Constants) -> ServerSide:
+    def server(self, view: ServerView) -> ServerSide:
         """A new server side; the default is for policies that never send anything."""
         return SilentServer()
+
+    def claims(self, history: RecordedRun) -> Iterable[Claim]:
+        """What theory promises of this recorded run of the policy, for `audit`; the default is nothing."""
+        return ()
 
     def check_installed(self) -> None:
         """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
         return
-
-    def uncounted_steps(self, constants: Constants) -> int:
-        """Steps at the start whose pulls are left out of the history; they end with the first plan."""
-        return 0
 
 
 class SilentServer(ServerSide):

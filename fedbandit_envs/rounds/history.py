@@ -1,7 +1,7 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -76,6 +76,25 @@ class History:
     def worst_regret(self, kind: str = "regret") -> FloatArray:
         """(C,) regret of the agent that has most of it at that time."""
         return self.regret(kind).max(axis=1)
+
+    def counted_from(self, step: int) -> "History":
+        """The history as if the run began after `step` steps, at which it must have a checkpoint.
+
+        The authors' program does not count the steps of the initialisation. The ledger and the messages stay whole.
+        """
+        if step == 0:
+            return self
+        places = np.flatnonzero(self.steps == step)
+        if not len(places):
+            near = self.steps[np.argsort(np.abs(self.steps - step), kind="stable")[:2]]
+            raise ValueError(f"step: expected a checkpoint, got {step}; the nearest are {np.sort(near).tolist()}")
+        begin = int(places[0])
+        return replace(
+            self,
+            steps=self.steps[begin + 1 :] - step,
+            pulls=self.pulls[begin + 1 :] - self.pulls[begin],
+            active=self.active[begin + 1 :],
+        )
 
 
 @lru_cache(maxsize=64)

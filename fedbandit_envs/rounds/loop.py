@@ -11,7 +11,7 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
 from fedbandit_envs.problems.instance import OBSERVES
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
@@ -106,15 +106,16 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         view = self.bandit.view("truth" if observes == "truth" else None)
         self._view = view
         self.constants = view.constants
-        if self.policy.uncounted_steps(self.constants) >= self.constants.horizon:
-            raise ValueError(
-                f"max_cycles: expected more than the {self.policy.uncounted_steps(self.constants)} steps that "
-                f"{type(self.policy).__name__} does not count, got {self.constants.horizon}; raise it"
-            )
         in_order = np.array_equal(self._blocks[0], view.agents)  # one block of all agents
         views = [view] if in_order else [view.rows(rows) for rows in self._blocks]
         self._agents = AgentBlocks([self._agent_side(own) for own in views], self._blocks, self.constants.num_arms)
-        server = self._server_side(view)
+        uncounted = self._agents.sides[0].uncounted
+        if uncounted >= self.constants.horizon:
+            raise ValueError(
+                f"max_cycles: expected more than the {uncounted} steps that {type(self.policy).__name__} does not "
+                f"count, got {self.constants.horizon}; raise it"
+            )
+        server = self._server_side(ServerView.of_run(self.constants, self.bandit.episode_seed))
         self.carrier = ViaServer(server, self.constants.num_agents, self._faults, self.bandit.episode_seed)
         self._pending: Message | None = None
         self._taken = 0
@@ -127,8 +128,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _agent_side(self, view: View) -> AgentSide:
         return self.policy.agents(view)
 
-    def _server_side(self, view: View) -> ServerSide:
-        return self.policy.server(view.constants)
+    def _server_side(self, view: ServerView) -> ServerSide:
+        return self.policy.server(view)
 
     @property
     def sides(self) -> list[AgentSide]:
@@ -218,10 +219,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """What the run has left so far."""
         self._check_started()
         steps, pulls, active = self._checkpoints.arrays()
-        uncounted = self.policy.uncounted_steps(self.constants)
-        if uncounted and len(steps):
-            steps, pulls, active = steps[1:] - steps[0], pulls[1:] - pulls[0], active[1:]
-        return History(
+        history = History(
             policy=self.policy,
             constants=self.constants,
             steps=steps,
@@ -234,6 +232,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
         )
+        return history.counted_from(self._agents.sides[0].uncounted) if len(steps) else history
 
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
