@@ -99,8 +99,10 @@ def phases(history: RecordedRun) -> list[Phase]:
     >>> [phase.pulls.shape for phase in found][:2]
     [(5, 10), (5, 10)]
     """
-    policy = getattr(history, "policy", None)
-    if not getattr(policy, "theorem", False):
+    from fedbandit_agents.phased.elimination import PhasedElimination  # which imports this module
+
+    policy = history.policy
+    if not (isinstance(policy, PhasedElimination) and policy.theorem):
         raise ValueError(
             f"history: expected a run of Fed-PECD or Fed-PE, got one of {type(policy).__name__}; other policies have "
             "no phases, or other widths"

@@ -77,7 +77,7 @@ class ContextDistribution(ABC):
     def space(self) -> spaces.Dict:
         """The space of one agent's observation."""
         bounds = self.bounds()
-        boxes = {}
+        boxes: dict[str, spaces.Space[Any]] = {}
         for name, rows in self.encode().items():
             low, high = bounds.get(name, (-np.inf, np.inf))
             boxes[name] = spaces.Box(low, high, rows.shape[1:], np.float64)

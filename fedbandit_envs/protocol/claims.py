@@ -115,6 +115,10 @@ class RecordedRun(Protocol):
     """A run as `Policy.claims` sees it: what `play(..., record=True)` returns has all of this."""
 
     @property
+    def policy(self) -> object:
+        """What played."""
+
+    @property
     def constants(self) -> Constants:
         """The public constants of the problem."""
 
