@@ -8,7 +8,7 @@ support. For a Gaussian under any other map they come from the fixed rules of
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
