@@ -18,7 +18,11 @@ from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 
 
 class Side:
-    """Either side of a policy. Its state is every plain attribute: arrays, numbers, strings, None."""
+    """What both sides of a policy have in common: a state that can be saved and restored.
+
+    The state is every attribute that is an array, a number, a string or None. A view, the constants and the policy are
+    left out, because the constructor is given them. Override both methods to keep anything else.
+    """
 
     def snapshot(self) -> State:
         """The state as plain arrays and numbers."""
@@ -42,11 +46,12 @@ class Side:
 
 
 class AgentSide(Side, ABC):
-    """A block of n agents. Row i depends on row i alone, so agents can be split over processes in any way.
+    """The agents' side of a policy, for a block of n agents: it plans, and it reports what came of the plan.
 
-    That holds if the agent axis comes first and is never a matrix dimension of a product: elementwise operations, sums
-    over other axes, plain `einsum`, stacked `matmul`, `solve`, `eigh` are safe; `(n, d) @ (d, d)`, `tensordot` and
-    `einsum(optimize=True)` are not.
+    Row i of every array belongs to agent i of the block and must depend on row i alone, so that agents can be split
+    over processes in any way. That holds if the agent axis comes first and is never a matrix dimension of a product.
+    Elementwise operations, sums over other axes, plain `einsum`, stacked `matmul`, `solve` and `eigh` are safe;
+    `(n, d) @ (d, d)`, `tensordot` and `einsum(optimize=True)` are not.
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
@@ -62,19 +67,42 @@ class AgentSide(Side, ABC):
 
 
 class ServerSide(Side, ABC):
-    """The server. It may hear from any subset of the agents, sorted by their number."""
+    """The server's side of a policy: it answers what the agents report.
+
+    It may hear from any subset of the agents, because reports can be lost. Rows come sorted by the agents' numbers.
+    """
 
     @abstractmethod
     def answer(self, up: Message) -> Message | None:
-        """The reply, to all or to some."""
+        """The reply: to all agents (a message without `agents`), to some of them, or None."""
 
 
 class Policy(ABC):
-    """Hyper-parameters (a frozen dataclass) and the two sides built from them.
+    """A bandit algorithm: its hyper-parameters, and the two sides that are built from them.
 
-    `observes` says what its agents must be shown: "distribution", "context" (the exact setting) or "truth".
+    A subclass is a frozen dataclass whose fields are the hyper-parameters. It defines `agents`, and `server` if its
+    agents report anything. `register_policy` makes it known by name, `testing.check_policy` says what is wrong with it.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import fedbandit_envs as fb
+    >>> class Stubborn(fb.StepAgents):
+    ...     def choose(self):
+    ...         return np.zeros(len(self.view.agents), dtype=np.int64)
+    ...
+    ...     def learn(self, arm, pulls, rewards):
+    ...         pass
+    >>> @dataclass(frozen=True)
+    ... class FirstArm(fb.Policy):
+    ...     def agents(self, view):
+    ...         return Stubborn(view)
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=3, max_cycles=10)
+    >>> fb.play(env, FirstArm(), seed=0).pulls[-1]
+    array([[10,  0,  0],
+           [10,  0,  0]])
     """
 
+    #: what the agents must be shown: "distribution", "context" (the exact setting), or "truth" for the Oracle alone
     observes: ClassVar[str] = "distribution"
 
     @abstractmethod
