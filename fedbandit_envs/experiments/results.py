@@ -13,7 +13,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import make_folder, read_folder, write_whole
-from fedbandit_envs.experiments.statistics import bootstrap_band, holm, paired_difference
+from fedbandit_envs.experiments.statistics import student_band, holm, paired_difference
 from fedbandit_envs.experiments.trials import CURVES, Record
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS
@@ -164,7 +164,7 @@ class Result:
     def _summary(self, label: str, kind: str) -> dict[str, Any]:
         row: dict[str, Any] = {"policy": label, "trials": len(self.records), "agents": self.num_agents(label)}
         for name, curve in (("regret", f"mean_{kind}"), ("worst_agent", f"worst_{kind}")):
-            band = bootstrap_band(self.final(label, curve)[:, None])
+            band = student_band(self.final(label, curve)[:, None])
             row |= {name: float(band.mean[0]), f"{name}_low": float(band.low[0]), f"{name}_high": float(band.high[0])}
         settled = self.time_to_settle(label)
         row["time_to_settle"] = float(np.median(settled)) if np.isfinite(settled).all() else None
@@ -191,7 +191,7 @@ class Result:
 
     def _curves(self, label: str, kind: str, times: Sequence[int] | None) -> list[dict[str, Any]]:
         at = self.steps(label) if times is None else times
-        mean, worst = (bootstrap_band(self.curve(label, f"{of}_{kind}", times)) for of in ("mean", "worst"))
+        mean, worst = (student_band(self.curve(label, f"{of}_{kind}", times)) for of in ("mean", "worst"))
         other = {name: self.curve(label, name, times).mean(axis=0) for name in (*_NOT_FROM_ZERO, "scalars")}
         return [
             {

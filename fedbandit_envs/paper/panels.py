@@ -179,7 +179,7 @@ REPORT = """# The paper's evaluation, reproduced
 T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std},
 {trials} trials, seed {seed}{compiled}.
 Regret is measured against the best arm for the true context and averaged over agents.
-Intervals are 95 %: bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
+Intervals are 95 %: Student's t for means and for paired differences, Clopper-Pearson for shares of runs.
 
 ![four panels](figure.png)
 
