@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbandit_envs.experiments.results import Columns, table_cells
+from fedbandit_envs.experiments.text import Columns, table_cells
 
 _SUMMARY_COLUMNS = (
     "policy",

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
-from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import paired_difference
 from fedbandit_envs.experiments.sweeps import sweep_table
+from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.robustness import HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
@@ -211,8 +212,8 @@ def report(found: Beyond) -> str:
         floors=MOST_FLOORS,
         long=LONG,
         short=SHORT,
-        trials=len(first.records),
-        few=len(few.records),
+        trials=len(first.trials),
+        few=len(few.trials),
         goals=table_text(found.goals, "markdown"),
         wrong_horizon=HORIZON,
         wrong_trials=ROBUSTNESS_TRIALS,

@@ -10,8 +10,9 @@ from typing import Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import write_whole
-from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
+from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.panels import AGENTS, COMPARED_AT, PROBLEMS, experiment
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, exact_below_hidden, falls_with_agents
 

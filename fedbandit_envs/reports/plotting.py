@@ -209,14 +209,15 @@ def title(result: Result, leave_out: str = "") -> str:
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
     sizes["max_cycles"] = f"$T = {result.steps(result.labels[0])[-1]:,}$".replace(",", "{,}")
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]
-    return ", ".join([name, *shown, f"{len(result.records)} trial{'s' * (len(result.records) > 1)}"])
+    return ", ".join([name, *shown, f"{len(result.trials)} trial{'s' * (len(result.trials) > 1)}"])
 
 
 def _finish(axes: "Axes", x: str, y: str, heading: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(heading, fontsize="medium")
-    if axes.get_ylim()[0] < 0 and not any((np.asarray(drawn.get_ydata()) < 0).any() for drawn in axes.lines):
+    drawn = np.concatenate([[0.0], *(np.asarray(line.get_ydata(), dtype=float) for line in axes.lines)])
+    if axes.get_ylim()[0] < 0 and np.nanmin(drawn) == 0:  # the ends of an interval of one trial are NaN
         axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")
 
