@@ -1,6 +1,6 @@
 """Tables of a result: which rows and columns each has. What they look like is decided in `text`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -122,22 +122,34 @@ TABLES: "dict[str, Callable[[Result, str, Times], Columns]]" = {
 }
 
 
-def note(what: str, num_trials: int) -> str:
-    """What the numbers of a table are, and by which method, to be read below it; empty where columns say it all."""
-    over = f"over {num_trials} trials" if num_trials > 1 else "of one trial, which has no interval"
-    interval = "mean with Student's 95 % interval (low, high)" if num_trials > 1 else "mean"
-    if what == "summary":
-        return (
-            f"regret, worst_agent: {interval} {over}; time_to_settle: median step by which all agents had one arm "
-            "left, empty if they never had in some trial, or if the policy eliminates no arms; others: means"
+def note(what: str, shown: Collection[str], num_trials: int) -> str:
+    """What the shown columns of a table are, and by which method, to be read below it.
+
+    Tables of single trials need no words.
+    """
+    if what not in ("summary", "curves", "comparisons"):
+        return ""
+    interval = f"mean over {num_trials} trials"
+    if num_trials == 1:
+        interval = "from one trial, which has no interval"
+    elif any(name.endswith("low") for name in shown):
+        interval = f"mean with Student's 95 % interval (low, high) over {num_trials} trials"
+    means = [name for name in ("regret", "worst_agent") if name in shown]
+    explained = [f"{', '.join(means)}: {interval}"] if means else []
+    if "difference" in shown:
+        explained.append(f"difference: regret of policy minus regret of against, {interval}")
+    if "p_value" in shown:
+        explained.append("p_value: Student's t-test for pairs")
+    if "p_holm" in shown:
+        explained.append("p_holm: the p-value with Holm's correction over all rows")
+    if "time_to_settle" in shown:
+        explained.append(
+            "time_to_settle: median step by which all agents had one arm left, empty if in some trial they never had, "
+            "or if the policy eliminates no arms"
         )
-    if what == "curves":
-        return f"regret, worst_agent: {interval} {over}; others: means"
-    if what == "comparisons":
-        test = "Student's paired t" if num_trials > 1 else "no test"
-        difference = f"regret of policy minus regret of against, {interval} {over}"
-        return f"difference: {difference}; p_value: {test}; p_holm: with Holm's correction"
-    return ""
+    if {*STATES, *LEDGER, "scalars"} & set(shown):
+        explained.append("all other numbers: means")
+    return "; ".join(explained)
 
 
 def _interval(name: str, band: Band, place: int) -> dict[str, float]:
