@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.cli.options import add_kind, step_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.text import Columns
+
+    Point = tuple[Any, ...]  # a value for each swept parameter
 
 HELP = "Compare policies: means with Student's 95 % intervals, paired differences with Holm's correction."
 EXAMPLES = (
@@ -38,30 +42,35 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.experiments.tables import TABLES, WITH_STEPS
     from fedbandit_envs.validation import one_of
 
-    parameter, results = _load(options.folder)
+    parameters, results = _load(options.folder)
     if options.format == "text" and options.table is None and options.columns is None:
-        _show_all(parameter, results, options)
+        _show_all(parameters, results, options)
         return 0
     what = one_of("--table", options.table or "summary", TABLES)
     if options.at is not None and what not in WITH_STEPS:
         raise ValueError(f"--at: expected --table {' or '.join(WITH_STEPS)}, got {what}, which has no steps")
-    tables = {value: _table(result, what, options) for value, result in results.items()}
+    tables = {point: _table(result, what, options) for point, result in results.items()}
     if options.format == "latex":
-        print(_latex(parameter, results, what, tables, options))
+        print(_latex(parameters, results, what, tables, options))
     else:
-        _show_one(parameter, results, what, tables, options)
+        _show_one(parameters, results, what, tables, options)
     return 0
 
 
-def _load(folder: str) -> "tuple[str, dict[Any, Result]]":
-    """The swept parameter and the results by its values; a single run has neither a parameter nor a value."""
+def _load(folder: str) -> "tuple[Sequence[str], dict[Point, Result]]":
+    """The swept parameters and the results by their values; a single run has neither parameters nor values."""
     from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.sweeps import load_sweep
 
     if (Path(folder) / EXPERIMENT_FILE).exists():
-        return "", {"": Result.load(folder)}
-    return load_sweep(folder)
+        return (), {(): Result.load(folder)}
+    parameter, results = load_sweep(folder)
+    return [parameter], {(value,): result for value, result in results.items()}
+
+
+def _title(parameters: "Sequence[str]", point: "Point") -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(parameters, point, strict=True))
 
 
 def _table(result: "Result", what: str, options: argparse.Namespace) -> "Columns":
@@ -72,18 +81,18 @@ def _table(result: "Result", what: str, options: argparse.Namespace) -> "Columns
     return result.table(what, options.kind, sorted(times))
 
 
-def _show_all(parameter: str, results: "dict[Any, Result]", options: argparse.Namespace) -> None:
+def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", options: argparse.Namespace) -> None:
     """All tables that compare, each with its title and a note on its numbers."""
     from fedbandit_envs.cli.tables import show, show_note, show_summary
 
     by_steps = ("curves", "comparisons") if options.at is not None else ("comparisons",)
     tables = {  # all of them before the first is shown: one may be refused
-        value: {"summary": result.table(kind=options.kind)} | {what: _table(result, what, options) for what in by_steps}
-        for value, result in results.items()
+        point: {"summary": result.table(kind=options.kind)} | {what: _table(result, what, options) for what in by_steps}
+        for point, result in results.items()
     }
-    for value, result in results.items():
-        title = f"{parameter}={value}: " if parameter else ""
-        for what, table in tables[value].items():
+    for point, result in results.items():
+        title = f"{_title(parameters, point)}: " if parameters else ""
+        for what, table in tables[point].items():
             if not table["policy"]:  # one policy has nothing to be compared with
                 continue
             print(f"{title}{what} ({_trials(result)})")
@@ -102,20 +111,20 @@ def _trials(result: "Result") -> str:
 
 
 def _show_one(
-    parameter: str,
-    results: "dict[Any, Result]",
+    parameters: "Sequence[str]",
+    results: "dict[Point, Result]",
     what: str,
-    tables: "dict[Any, Columns]",
+    tables: "dict[Point, Columns]",
     options: argparse.Namespace,
 ) -> None:
-    """One table as one text; a sweep has the values of its parameter in the first column."""
+    """One table as one text; a sweep has the values of its parameters in the first columns."""
     from fedbandit_envs.cli.tables import show, show_note
     from fedbandit_envs.experiments.text import selected, stacked, table_text
 
-    table = stacked(parameter, tables) if parameter else tables[""]
+    table = stacked(parameters, tables)
     if options.columns is not None:
         names = options.columns.split(",")
-        table = selected(table, [parameter, *names] if parameter and parameter not in names else names)
+        table = selected(table, [*(name for name in parameters if name not in names), *names])
     if options.format == "text":
         show(table)
     else:
@@ -127,19 +136,19 @@ def _show_one(
 
 
 def _latex(
-    parameter: str,
-    results: "dict[Any, Result]",
+    parameters: "Sequence[str]",
+    results: "dict[Point, Result]",
     what: str,
-    tables: "dict[Any, Columns]",
+    tables: "dict[Point, Columns]",
     options: argparse.Namespace,
 ) -> str:
-    """One table as LaTeX; a sweep has its rows under titles with the values of its parameter."""
+    """One table as LaTeX; a sweep has its rows under titles with the values of its parameters."""
     from fedbandit_envs.experiments.tables import note
     from fedbandit_envs.problems.regrets import REGRETS
     from fedbandit_envs.reports import latex
 
     names = options.columns.split(",") if options.columns else None
-    titled = {f"{parameter} = {value}" if parameter else "": table for value, table in tables.items()}
+    titled = {_title(parameters, point): table for point, table in tables.items()}
     if what != "summary":
         known = list(next(iter(tables.values())))
         explained = note(what, known, max(len(result.trials) for result in results.values()))

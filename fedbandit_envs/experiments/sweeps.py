@@ -57,4 +57,4 @@ def load_sweep(folder: str | Path) -> tuple[str, dict[Value, Result]]:
 
 def sweep_table(parameter: str, results: Mapping[Any, Result], kind: str = "regret") -> Columns:
     """The summaries of all results, one below the other; the column `parameter` has their keys."""
-    return stacked(parameter, {value: result.table(kind=kind) for value, result in results.items()})
+    return stacked([parameter], {(value,): result.table(kind=kind) for value, result in results.items()})

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,17 @@ def selected(columns: Columns, names: Sequence[str]) -> Columns:
     return {name: columns[one_of("column", name, tuple(columns))] for name in names}
 
 
-def stacked(parameter: str, tables: dict[Any, Columns]) -> Columns:
-    """Tables with the same columns, one below the other; the first column, `parameter`, has their keys."""
+def stacked(parameters: Sequence[str], tables: Mapping[tuple[Any, ...], Columns]) -> Columns:
+    """Tables with the same columns, one below the other; the first columns, `parameters`, have their keys.
+
+    >>> stacked(["M"], {(2,): {"regret": [1.5]}, (4,): {"regret": [0.5]}})
+    {'M': [2, 4], 'regret': [1.5, 0.5]}
+    """
     columns: Columns = {}
-    for value, table in tables.items():
+    for key, table in tables.items():
         rows = len(next(iter(table.values())))
-        columns.setdefault(parameter, []).extend([value] * rows)
-        for name, cells in table.items():
+        keys = {name: [value] * rows for name, value in zip(parameters, key, strict=True)}
+        for name, cells in (keys | table).items():
             columns.setdefault(name, []).extend(cells)
     return columns
 

@@ -89,7 +89,7 @@ def test_a_swept_table_begins_with_the_values(swept: str, capsys: pytest.Capture
     text = shown([swept, "--columns", "policy,regret", "--format", "csv"], capsys)
     assert text.startswith("num_agents,policy,regret\n2,all_arms,")
     assert shown([swept, "--columns", "policy,num_agents", "--format", "csv"], capsys).startswith("policy,num_agents\n")
-    assert r"\multicolumn{2}{l}{num\_agents = 4} \\" in shown(
+    assert r"\multicolumn{2}{l}{num\_agents=4} \\" in shown(
         [swept, "--columns", "policy,regret", "--format", "latex"], capsys
     )
 

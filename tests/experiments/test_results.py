@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import experiment_policies  # noqa: F401 - registers its policies
+import experiment_policies
 import numpy as np
 import pytest
 from scipy import stats
 
 import fedbandit_envs as fb
+from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.sweeps import load_sweep, sweep, sweep_table
 from fedbandit_envs.experiments.tables import LEDGER, TABLES
 from fedbandit_envs.experiments.text import table_cells, table_text
 from fedbandit_envs.experiments.trials import summary
+from fedbandit_envs.problems.regrets import REGRETS, Regret
 
 # Two agents, three arms, T = 8; means by hand: <theta_a, phi_a>.
 THETA = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
@@ -178,6 +180,39 @@ def test_a_column_has_one_format(values: list[Any], cells: list[str]) -> None:
     assert [row[0] for row in table_cells({"name": values})] == ["name", *cells]
 
 
+def test_a_frame_has_the_types_of_the_table(result: fb.Result) -> None:
+    for what in TABLES:
+        types = {name: type(values[0]).__name__ for name, values in result.table(what).items()}
+        found = {name: str(kind) for name, kind in result.frame(what).dtypes.items()}
+        assert found == {name: {"int": "int64", "float": "float64", "str": "str"}[kind] for name, kind in types.items()}
+
+
+def test_a_frame_of_polars_has_the_same_columns(result: fb.Result) -> None:
+    pytest.importorskip("polars")
+    for what in TABLES:
+        found = result.frame(what, backend="polars")
+        np.testing.assert_equal(found.to_dict(as_series=False), result.table(what))
+
+
+def test_tables_are_written_as_parquet_when_asked(result: fb.Result, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    result.write_tables(tmp_path, parquet=True)
+    for what in TABLES:
+        np.testing.assert_equal(parquet.read_table(tmp_path / f"{what}.parquet").to_pydict(), result.table(what))
+
+
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+    result: fb.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda name: None)
+    for backend in ("pandas", "polars"):
+        with pytest.raises(ImportError, match=rf"expected {backend} .*'fedbandit-envs\[frames\]', or use table"):
+            result.frame(backend=backend)
+    with pytest.raises(ImportError, match=r"expected pyarrow .*'fedbandit-envs\[frames\]', or leave out parquet=True"):
+        result.write_tables(tmp_path / "new", parquet=True)
+    assert not (tmp_path / "new").exists()
+
+
 def test_tables_are_written_as_files(result: fb.Result, tmp_path: Path) -> None:
     names = {path.name for path in result.write_tables(tmp_path / "new")}
     assert {"summary.csv", "summary.json", "trials.csv", "curves.csv", "comparisons.csv"} <= names
@@ -223,6 +258,30 @@ def test_a_sweep_has_a_result_for_each_value_and_is_read_back(tmp_path: Path) ->
     parameter, loaded = load_sweep(tmp_path)
     assert (parameter, list(loaded)) == ("num_agents", [2, 10])
     np.testing.assert_equal(sweep_table(parameter, loaded), sweep_table("num_agents", results))
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes:1"])
+def test_a_kind_of_regret_added_after_the_import_is_recorded_and_shown(
+    executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(REGRETS, "last_arm_regret", Regret(experiment_policies.against_the_last_arm, "axis", "help"))
+    policies = [{"name": "Test-One-Arm", "parameters": {"arm": 0}}]
+    arguments = {"theta": THETA, "features": FEATURES, "max_cycles": 8}
+    run = fb.run(fb.Experiment("fedbandit/Linear-v0", policies, arguments, trials=2), tmp_path, executor)
+    for found in (run, fb.Result.load(tmp_path)):
+        # The last arm gives 0.2 to both agents, the first one 0.5 and 0.2.
+        np.testing.assert_allclose(found.agents(found.labels[0], "last_arm_regret"), [[-2.4, 0.0]] * 2, atol=1e-12)
+        np.testing.assert_allclose(found.final(found.labels[0], "total_last_arm_regret"), [-2.4] * 2)
+        assert found.table(kind="last_arm_regret")["regret"] == pytest.approx([-1.2])
+    assert main(["compare", str(tmp_path), "--kind", "last_arm_regret", "--columns", "regret", "--format", "csv"]) == 0
+    assert float(capsys.readouterr().out.split()[1]) == pytest.approx(-1.2)
+
+
+def test_workers_refuse_a_kind_of_regret_that_they_cannot_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REGRETS, "my_regret", Regret(lambda instance: instance.means, "axis", "help"))
+    experiment = fb.Experiment("fedbandit/Linear-v0", ["Oracle"], {"max_cycles": 4}, trials=1)
+    with pytest.raises(ValueError, match="got that of 'my_regret', defined in a function or as a lambda"):
+        fb.run(experiment, executor="processes:1")
 
 
 LATER_VERSION = """
