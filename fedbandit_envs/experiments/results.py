@@ -94,7 +94,7 @@ class Result:
     ) -> list[tuple[IntArray, FloatArray]]:
         """For each trial its own checkpoints (or `times`), and a curve there; straight lines between checkpoints."""
         self._check_curve(label, name)
-        at = None if times is None else np.array([self._time(time) for time in times], dtype=np.int64)
+        at = None if times is None else self._checked(times)
         found = []
         for run in self._of(label):
             steps, values = run["steps"], _values(run, name)
@@ -104,10 +104,13 @@ class Result:
             found.append((steps, values))
         return found
 
-    def _time(self, time: int) -> int:
-        if whole_number("time", time, at_least=0) > self.horizon:
-            raise ValueError(f"time: expected a step from 0 to {self.horizon}, the horizon of these runs, got {time}")
-        return int(time)
+    def _checked(self, times: Sequence[int] | IntArray) -> IntArray:
+        at = np.array([whole_number("time", time, at_least=0) for time in times], dtype=np.int64)
+        if len(at) and at.max() > self.horizon:
+            raise ValueError(
+                f"time: expected a step from 0 to {self.horizon}, the horizon of these runs, got {at.max()}"
+            )
+        return at
 
     def curve(self, label: str, name: str = "mean_regret", times: Sequence[int] | IntArray | None = None) -> FloatArray:
         """(trials, C) a curve at the policy's checkpoints, or at `times` up to the horizon; straight lines between."""
@@ -136,14 +139,14 @@ class Result:
                 found.setdefault(row["claim"], []).append(row)
         return found
 
-    def time_to_settle(self, label: str, share: float = 1.0) -> FloatArray:
-        """(trials,) the first checkpoint at which this share of the agents has one arm left.
+    def time_to_settle(self, label: str) -> FloatArray:
+        """(trials,) the first checkpoint at which every agent has one arm left.
 
         NaN where that never happens. A policy that eliminates no arms, like the Oracle, has no such time.
         """
         times = []
         for steps, values in self.paths(label, "settled_share"):
-            there = np.flatnonzero(values >= share)
+            there = np.flatnonzero(values >= 1)
             times.append(float(steps[there[0]]) if len(there) else np.nan)
         return np.array(times)
 

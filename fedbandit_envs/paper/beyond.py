@@ -176,7 +176,8 @@ M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured aga
 ## Goals (T = {long:,}, {trials} trials)
 
 At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else
-not more than it; on MovieLens at most {floors} times the floor. Verdicts by paired t intervals of 95 %.
+not more than it; on MovieLens at most {floors} times the floor. Verdicts by Student's 95 % intervals of paired
+differences; the intervals of means below (low, high) are Student's too.
 
 {goals}
 ![regret against the spread of the context](spread.png)

@@ -82,7 +82,7 @@ def test_the_interval_of_a_mean_is_as_wide_as_it_should_be() -> None:
     values = np.random.default_rng(2).normal(size=(4, 5))
     low, high = stratified_bootstrap(values, np.mean)
     error = np.sqrt((values.var(axis=1, ddof=1) / 5).sum()) / 4
-    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.06)
 
 
 def test_one_trial_has_no_interval() -> None:
