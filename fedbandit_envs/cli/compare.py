@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show one table: summary, trials, agents, curves (means by step), paths (every trial by step) or "
         "comparisons (default: summary; as text also comparisons, and curves with --at)",
     )
-    parser.add_argument("--columns", metavar="C1,C2", help="show these columns of the table (default: all)")
+    parser.add_argument(
+        "--columns",
+        metavar="C1,C2",
+        help="show these columns of the table (default: all; of a summary as text or LaTeX those that matter most)",
+    )
     parser.add_argument("--format", choices=("text", "csv", "json", "markdown", "latex"), default="text")
 
 
@@ -118,10 +122,13 @@ def _show_one(
     options: argparse.Namespace,
 ) -> None:
     """One table as one text; a sweep has the values of its parameters in the first columns."""
-    from fedbandit_envs.cli.tables import show, show_note
+    from fedbandit_envs.cli.tables import show, show_note, show_summary
     from fedbandit_envs.experiments.text import selected, stacked, table_text
 
     table = stacked(parameters, tables)
+    if options.columns is None and what == "summary" and options.format == "text":
+        show_summary(table, first=parameters)
+        return
     if options.columns is not None:
         names = options.columns.split(",")
         table = selected(table, [*(name for name in parameters if name not in names), *names])

@@ -76,6 +76,15 @@ def test_the_summary_is_the_default_table(folder: str, capsys: pytest.CaptureFix
         assert shown([folder, "--format", form], capsys) == by_name
 
 
+def test_a_summary_as_text_has_the_columns_that_matter_most(
+    folder: str, swept: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = shown([folder, "--table", "summary"], capsys)
+    assert shown([folder], capsys).startswith(f"summary (3 trials)\n{text}")
+    assert "bytes_up" not in text
+    assert shown([swept, "--table", "summary"], capsys).split()[:2] == ["num_agents", "policy"]
+
+
 def test_columns_are_chosen_by_name_and_in_that_order(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown([folder, "--columns", "rounds,policy", "--format", "csv"], capsys).startswith("rounds,policy\n")
     text = shown([folder, "--columns", "policy,p_holm", "--table", "comparisons"], capsys)
