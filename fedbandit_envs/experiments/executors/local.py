@@ -1,12 +1,14 @@
 """Who computes the trials. One seam: `submit(fn, *args) -> Future`; what comes back does not depend on who computed."""
 
 import os
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from fedbandit_envs.problems.regrets import REGRETS, Regret
 from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
 from fedbandit_envs.validation import one_of, whole_number
 
@@ -87,7 +89,7 @@ class Processes:
         from multiprocessing import get_context
 
         self._pool = ProcessPoolExecutor(
-            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(registered_policies(),)
+            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(known_here(),)
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
@@ -114,8 +116,8 @@ class Processes:
                 os.environ[name] = value
 
 
-def _start_worker(policies: Mapping[str, str]) -> None:
-    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know its policies."""
+def _start_worker(known: "Known") -> None:
+    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
     import signal
     import threading
     from multiprocessing import parent_process
@@ -129,14 +131,36 @@ def _start_worker(policies: Mapping[str, str]) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    know_policies(policies)
+    know(known)
 
 
-def know_policies(policies: Mapping[str, str]) -> None:
-    """In a worker: register the policies that the process which started the run has registered."""
-    for name, policy in policies.items():
+class Known(NamedTuple):
+    """What a program can add to the library, and its workers must know too."""
+
+    policies: Mapping[str, str]  #: as "module:class"
+    regrets: Mapping[str, Regret]  #: in the order in which results list them
+
+
+def known_here() -> Known:
+    """The policies and the kinds of regret that this process knows."""
+    for kind, regret in REGRETS.items():
+        try:
+            pickle.dumps(regret)
+        except (pickle.PicklingError, AttributeError) as error:
+            raise ValueError(
+                f"REGRETS: expected functions that worker processes can import, got that of {kind!r}, defined in a "
+                "function or as a lambda; put it at the top of a module, or use executor='serial'"
+            ) from error
+    return Known(registered_policies(), dict(REGRETS))
+
+
+def know(known: Known) -> None:
+    """In a worker: add what the process that started the run has added."""
+    for name, policy in known.policies.items():
         if name not in policy_names():  # a script that is imported again registers its own
             register_policy(name, policy)
+    REGRETS.clear()
+    REGRETS.update(known.regrets)
 
 
 def processors() -> int:
