@@ -1,4 +1,5 @@
 # The one list of public names: type checkers read it, and the lazy import in __init__.py too.
+from . import file_v0 as file_v0
 from . import household_v0 as household_v0
 from . import linear_v0 as linear_v0
 from . import movielens_v0 as movielens_v0
@@ -15,6 +16,7 @@ from .contexts.gaussian import Gaussian as Gaussian
 from .envs.ids import environment_ids as environment_ids
 from .envs.parallel import HiddenContextBandit as HiddenContextBandit
 from .envs.registration import make as make
+from .envs.registration import register_environment as register_environment
 from .envs.wrappers import ExpectedFeatures as ExpectedFeatures
 from .envs.wrappers import PullStatistics as PullStatistics
 from .envs.wrappers import RecordRegret as RecordRegret
@@ -23,6 +25,8 @@ from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
+from .problems.file import File as File
+from .problems.file import save_problem as save_problem
 from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household

@@ -7,6 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from fedbandit_envs.envs.ids import environment_ids
+from fedbandit_envs.envs.registration import register_environment, registered_environments
 from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
 from fedbandit_envs.validation import one_of, whole_number
 
@@ -16,6 +18,13 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VEC
 
 class WorkerLost(RuntimeError):
     """The process that computed a task died, every time it was tried."""
+
+
+class Registrations(NamedTuple):
+    """What the process that starts a run has registered, as "module:class" by name or id."""
+
+    policies: Mapping[str, str]
+    environments: Mapping[str, str]
 
 
 class Executor(Protocol):
@@ -87,7 +96,7 @@ class Processes:
         from multiprocessing import get_context
 
         self._pool = ProcessPoolExecutor(
-            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(registered_policies(),)
+            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(registrations(),)
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
@@ -114,8 +123,8 @@ class Processes:
                 os.environ[name] = value
 
 
-def _start_worker(policies: Mapping[str, str]) -> None:
-    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know its policies."""
+def _start_worker(registered: Registrations) -> None:
+    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
     import signal
     import threading
     from multiprocessing import parent_process
@@ -129,14 +138,22 @@ def _start_worker(policies: Mapping[str, str]) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    know_policies(policies)
+    know(registered)
 
 
-def know_policies(policies: Mapping[str, str]) -> None:
-    """In a worker: register the policies that the process which started the run has registered."""
-    for name, policy in policies.items():
+def registrations() -> Registrations:
+    """What is registered in this process and can be imported in another."""
+    return Registrations(registered_policies(), registered_environments())
+
+
+def know(registered: Registrations) -> None:
+    """In a worker: register what the process which started the run has registered."""
+    for name, policy in registered.policies.items():
         if name not in policy_names():  # a script that is imported again registers its own
             register_policy(name, policy)
+    for id, problem in registered.environments.items():
+        if id not in environment_ids():
+            register_environment(id, problem)
 
 
 def processors() -> int:
