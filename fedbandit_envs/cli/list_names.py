@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from fedbandit_envs.envs.ids import NAMESPACE, environment_ids, id_of
+from fedbandit_envs.envs.ids import environment_ids, id_of, short_name
 
 HELP = "List environments and policies with their parameters, or explain one of them."
 EXAMPLES = ("fedbandit list", "fedbandit list policies", "fedbandit list Fed-PECD")
@@ -39,8 +39,8 @@ def _explain(name: str) -> None:
     from fedbandit_envs.validation import one_of
 
     ids = environment_ids()
-    short = [id.removeprefix(f"{NAMESPACE}/").removesuffix("-v0") for id in ids if id.startswith(f"{NAMESPACE}/")]
-    one_of("NAME", name, [*_GROUPS, *short, *ids, *policy_names()])
+    names = dict.fromkeys([*_GROUPS, *map(short_name, ids), *ids, *policy_names()])
+    one_of("NAME", name, names)
     environment = id_of(name) in ids
     what: Any = problem_class(name) if environment else policy_class(name)
     comments = field_comments(what)

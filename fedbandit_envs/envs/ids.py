@@ -37,6 +37,12 @@ def id_of(name: str) -> str:
     return name if "/" in name else f"{NAMESPACE}/{name}-v0"
 
 
+def short_name(id: str) -> str:
+    """What `id_of` takes for this id: the name alone of an environment of this package, else the id itself."""
+    found = _ID.fullmatch(id)
+    return found["name"] if found and id == id_of(found["name"]) else id
+
+
 def enter(id: str, problem: str | type[Any]) -> None:
     """Make an id known here, to PettingZoo and to Gymnasium; of an id that is known already, only the class changes."""
     found = _ID.fullmatch(id) if isinstance(id, str) else None

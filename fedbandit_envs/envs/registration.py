@@ -8,7 +8,7 @@ from typing import Any
 import pettingzoo
 from pettingzoo.utils.conversions import parallel_to_aec
 
-from fedbandit_envs.envs.ids import PROBLEMS, enter, environment_ids, id_of
+from fedbandit_envs.envs.ids import PROBLEMS, enter, environment_ids, id_of, short_name
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.protocol.registry import address, importable
@@ -82,7 +82,7 @@ def split_keywords(
 
     `taken` are keywords that the caller knows what to do with: they are among those a message offers.
     """
-    problem = problem_class(name)
+    problem = problem_class(one_of("problem", short_name(name), [short_name(id) for id in environment_ids()]))
     known = list(inspect.signature(problem).parameters)
     offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:

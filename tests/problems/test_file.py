@@ -218,6 +218,17 @@ def test_the_content_of_the_file_belongs_to_the_identity_of_an_experiment(tmp_pa
         resolved.check()
 
 
+def test_experiments_go_over_files_and_over_numbers_of_agents(tmp_path, file):
+    other = str(tmp_path / "other.npz")
+    fb.save_problem(other, theta=THETA * 2, contexts=MU, feature_map=PHI, noise_std=0.3)
+    experiment = fb.Experiment("fedbandit/File-v0", ["Uniform"], {"path": file, "max_cycles": 16}, trials=2)
+    files = fb.run_all({path: experiment.with_argument("path", path) for path in (file, other)}, executor="serial")
+    assert np.allclose(files[other].final("Uniform"), 2 * files[file].final("Uniform"))
+    swept = {str(number): experiment.with_argument("num_agents", number) for number in (2, 4)}
+    agents = fb.run_all(swept, executor="serial")
+    assert {name: result.num_agents("Uniform") for name, result in agents.items()} == {"2": 2, "4": 4}
+
+
 def test_results_say_which_content_they_were_computed_with(file):
     experiment = fb.Experiment("fedbandit/File-v0", ["Uniform"], {"path": file, "max_cycles": 16}, trials=1)
     result = fb.run(experiment, executor="serial")

@@ -72,6 +72,31 @@ def test_csv_files_mappings_and_data_frames_mean_the_same(tmp_path):
         assert np.array_equal(got["contexts"].mean, expected["contexts"].mean)
 
 
+class Series:
+    """A column of a data frame of another library: it can only be made an array."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype=dtype)
+
+
+class Frame:
+    """A data frame of another library, with as little as is asked of it."""
+
+    def __init__(self, table):
+        self.columns, self._table = list(table), table
+
+    def __getitem__(self, name):
+        return Series(self._table[name])
+
+
+def test_any_data_frame_will_do():
+    table = rank_two(noise=0.1)
+    assert np.array_equal(learnt(Frame(table)).theta, learnt(table).theta)
+
+
 def test_the_noise_is_that_of_held_out_ratings_unless_it_is_given():
     quiet, loud = (learnt(rank_two(noise=noise)) for noise in (0.01, 0.3))
     assert quiet.noise_std < loud.noise_std
