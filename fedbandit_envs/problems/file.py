@@ -122,11 +122,10 @@ class File:
     (3, 2)
     """
 
-    path: str | None = None  #: the file; a relative path starts at the current folder
+    path: str | os.PathLike[str] | None = None  #: the file; a relative path starts at the current folder
     sha256: str | None = None  #: the hash that the file's content must have; None: any
-    num_agents: int | None = (
-        None  #: so many of the file's agents, drawn anew for each instance; None: all in their order
-    )
+    #: so many of the file's agents, drawn anew for each instance; None: all of them, in their order
+    num_agents: int | None = None
     context: str = "fixed"  #: "fixed" or "resampled" at each pull
     noise_std: float | None = None  #: standard deviation of the noise of Gaussian rewards; None: that of the file
     _linear: Linear = field(init=False, repr=False)
@@ -145,7 +144,7 @@ class File:
         if self.num_agents is None:
             object.__setattr__(self, "num_agents", linear.num_agents)
 
-    def _read(self, path: str, settings: dict[str, Any]) -> Linear:
+    def _read(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> Linear:
         """The problem in the file, with these settings instead of its own."""
         content = _content(path)
         if self.sha256 is not None and (got := _sha256(content)) != self.sha256:
@@ -153,7 +152,7 @@ class File:
                 f"{path}: expected content of sha256 {self.sha256}, got {got}; the file is not the one that this "
                 "experiment was made with: restore it, or leave out sha256"
             )
-        arguments = {**_arguments(arrays_of(content, path), path), **settings}
+        arguments = {**_arguments(arrays_of(content, str(path)), str(path)), **settings}
         if self.context == "resampled":
             arguments.pop("true_contexts", None)
         try:

@@ -14,6 +14,8 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.envs import ids
 from fedbandit_envs.envs.registration import problem_class, registered_environments
+from fedbandit_envs.federation.rewards import SimulatedRewards
+from fedbandit_envs.federation.settings import Settings
 
 WHERE = "own_problems:TwoArms"
 
@@ -134,3 +136,9 @@ def test_an_installed_entry_point_is_known_to_a_new_process(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "MultiDiscrete([2 2 2])"
+
+
+def test_clients_of_a_federation_make_a_registered_environment():
+    settings = Settings.simulated("Uniform", {}, "tests/TwoArms-v0", {"num_agents": 4, "max_cycles": 10}, seed=1)
+    source = SimulatedRewards(np.array([1, 3]), settings.source())
+    assert list(source.view(settings.constants).agents) == [1, 3]

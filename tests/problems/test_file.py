@@ -1,5 +1,6 @@
 """A problem as a file gives the numbers of the arrays in it, and a file that is not one is refused in words."""
 
+import contextlib
 import os
 import pickle
 import zipfile
@@ -186,6 +187,30 @@ def test_pickles_compressed_files_and_lies_about_sizes_are_refused(tmp_path, mon
         with pytest.raises(ValueError, match=f"{name}: expected arrays of plain numbers and texts as numpy.savez"):
             fb.File(name)
     assert not (tmp_path / "unpickled").exists()
+
+
+def arrays(path):
+    problem = fb.File(str(path))._linear
+    return np.concatenate([problem.theta.ravel(), problem.contexts.mean.ravel(), [problem.noise_std]])
+
+
+def test_a_file_that_is_cut_or_changed_never_gives_other_arrays(tmp_path, file):
+    with open(file, "rb") as whole:
+        content = whole.read()
+    torn, expected = tmp_path / "torn.npz", arrays(file)
+    for length in range(0, len(content), 37):
+        torn.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"torn\.npz: expected"):
+            arrays(torn)
+    first = content.index(MEAN.tobytes())
+    for place in (*range(0, len(content), 11), *range(first, first + MEAN.nbytes)):
+        torn.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        if first <= place < first + MEAN.nbytes:
+            with pytest.raises(ValueError, match=r"checksum of mean\.npy is wrong|Bad CRC-32"):
+                arrays(torn)
+            continue
+        with contextlib.suppress(ValueError):  # the archive's headers also hold fields without a meaning
+            assert np.array_equal(arrays(torn), expected)
 
 
 def test_only_files_that_are_there_are_read(tmp_path, monkeypatch):
