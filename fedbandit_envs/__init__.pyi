@@ -1,4 +1,5 @@
 # The one list of public names: type checkers read it, and the lazy import in __init__.py too.
+from . import file_v0 as file_v0
 from . import household_v0 as household_v0
 from . import linear_v0 as linear_v0
 from . import movielens_v0 as movielens_v0
@@ -16,6 +17,7 @@ from .contexts.gaussian import Gaussian as Gaussian
 from .envs.ids import environment_ids as environment_ids
 from .envs.parallel import HiddenContextBandit as HiddenContextBandit
 from .envs.registration import make as make
+from .envs.registration import register_environment as register_environment
 from .envs.wrappers import ExpectedFeatures as ExpectedFeatures
 from .envs.wrappers import PullStatistics as PullStatistics
 from .envs.wrappers import RecordRegret as RecordRegret
@@ -27,13 +29,20 @@ from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
+from .problems.classification import ClassificationFit as ClassificationFit
+from .problems.classification import from_classification as from_classification
+from .problems.file import File as File
+from .problems.file import save_problem as save_problem
 from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household
 from .problems.movielens.problem import MovieLens as MovieLens
+from .problems.ratings import RatingsFit as RatingsFit
+from .problems.ratings import from_ratings as from_ratings
 from .problems.regrets import REGRETS as REGRETS
 from .problems.regrets import Regret as Regret
 from .problems.synthetic import Synthetic as Synthetic
+from .problems.tables import FittedProblem as FittedProblem
 from .protocol.claims import Claim as Claim
 from .protocol.knowledge import Constants as Constants
 from .protocol.knowledge import ServerView as ServerView

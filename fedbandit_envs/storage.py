@@ -26,6 +26,7 @@ _UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't r
     TypeError,
     ValueError,
     EOFError,
+    MemoryError,  # the shape of an array may promise more than any memory holds
     RuntimeError,
     OverflowError,
     SyntaxError,
@@ -68,9 +69,14 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """The tree of a file that `save` wrote; `StoredFileError` if the file is torn or foreign."""
+    return from_bytes(read_whole(path), str(path))
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a file; `StoredFileError` where the path leads to something else, such as a device."""
     if path.exists() and not path.is_file():  # reading a device or a pipe may never end
         raise StoredFileError(f"{path}: expected a file, got something else; delete it or move it away")
-    return from_bytes(path.read_bytes(), str(path))
+    return path.read_bytes()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -112,6 +118,20 @@ def from_bytes(content: bytes, source: str) -> dict[str, Any]:
             "or move it away"
         ) from error
     return tree
+
+
+def arrays_of(content: bytes, source: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file that `numpy.savez` wrote, by name; `source` names the file in errors.
+
+    Nothing is unpickled, every checksum is checked, and what is compressed is refused.
+    """
+    try:
+        return _members(content)
+    except _UNREADABLE as error:
+        raise StoredFileError(
+            f"{source}: expected arrays of plain numbers and texts as numpy.savez writes them, got a file that is torn "
+            f"or foreign ({error})"
+        ) from error
 
 
 def _members(content: bytes) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from fedbandit_envs.cli.options import id_of
+from fedbandit_envs.envs.ids import environment_ids, id_of, short_name
 
 HELP = "List environments and policies with their parameters, or explain one of them."
 EXAMPLES = ("fedbandit list", "fedbandit list policies", "fedbandit list Fed-PECD")
@@ -34,16 +34,17 @@ def _explain(name: str) -> None:
 
     from fedbandit_envs.cli.field_comments import field_comments
     from fedbandit_envs.envs.parallel import HiddenContextBandit
-    from fedbandit_envs.envs.registration import PROBLEMS
+    from fedbandit_envs.envs.registration import problem_class
     from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
     from fedbandit_envs.validation import one_of
 
-    names = {id_of(problem): problem for problem in PROBLEMS}
-    known = [*_GROUPS, *PROBLEMS, *names, *policy_names()]
-    name = names.get(one_of("NAME", name, known), name)
-    what: Any = PROBLEMS[name] if name in PROBLEMS else policy_class(name)
+    ids = environment_ids()
+    names = dict.fromkeys([*_GROUPS, *map(short_name, ids), *ids, *policy_names()])
+    one_of("NAME", name, names)
+    environment = id_of(name) in ids
+    what: Any = problem_class(name) if environment else policy_class(name)
     comments = field_comments(what)
-    if name in PROBLEMS:
+    if environment:
         title, parameters = id_of(name), _defaults_of(what)
         parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
         comments["max_cycles"] = "the number of steps T"
@@ -59,12 +60,12 @@ def _explain(name: str) -> None:
 
 
 def _list_environments() -> None:
-    from fedbandit_envs.envs.ids import environment_ids
     from fedbandit_envs.envs.parallel import HiddenContextBandit
-    from fedbandit_envs.envs.registration import PROBLEMS
+    from fedbandit_envs.envs.registration import problem_class
 
     print("environments")
-    for id, problem in zip(environment_ids(), PROBLEMS.values(), strict=True):
+    for id in environment_ids():
+        problem = problem_class(id)
         _entry(id, problem, _defaults_of(problem))
     steps = _defaults_of(HiddenContextBandit)["max_cycles"]
     print(f"  each also has\n      max_cycles={steps}, the number of steps T")

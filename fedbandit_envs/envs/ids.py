@@ -3,29 +3,77 @@
 Entries are strings, so that importing the package costs little more than importing these two.
 """
 
+import re
+import warnings
+from importlib.metadata import entry_points
+from typing import Any
+
 import gymnasium
 import pettingzoo
 
 NAMESPACE = "fedbandit"
-PROBLEM_NAMES = ("Synthetic", "MovieLens", "Household", "Linear")  # classes in `fedbandit_envs.problems`
+GROUP = "fedbandit.problems"  # the group of entry points by which other packages add environments
+
+#: The class of each environment's problem, or where it is found, by the environment's id.
+PROBLEMS: dict[str, str | type[Any]] = {}
+
+_OWN = {
+    "Synthetic": "fedbandit_envs.problems.synthetic:Synthetic",
+    "MovieLens": "fedbandit_envs.problems.movielens.problem:MovieLens",
+    "Household": "fedbandit_envs.problems.movielens.problem:Household",
+    "Linear": "fedbandit_envs.problems.linear:Linear",
+    "File": "fedbandit_envs.problems.file:File",
+}
+_ID = re.compile(r"(?P<namespace>[A-Za-z0-9_]+)/(?P<name>[A-Za-z0-9_]+)-v(?P<version>\d+)")
 
 
 def environment_ids() -> list[str]:
-    """The ids of all environments."""
-    return [f"{NAMESPACE}/{name}-v0" for name in PROBLEM_NAMES]
+    """The ids of all environments: those of this package, of other installed packages, and the registered ones."""
+    return list(PROBLEMS)
+
+
+def id_of(name: str) -> str:
+    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
+    return name if "/" in name else f"{NAMESPACE}/{name}-v0"
+
+
+def short_name(id: str) -> str:
+    """What `id_of` takes for this id: the name alone of an environment of this package, else the id itself."""
+    found = _ID.fullmatch(id)
+    return found["name"] if found and id == id_of(found["name"]) else id
+
+
+def enter(id: str, problem: str | type[Any]) -> None:
+    """Make an id known here, to PettingZoo and to Gymnasium; of an id that is known already, only the class changes."""
+    found = _ID.fullmatch(id) if isinstance(id, str) else None
+    if found is None:
+        raise ValueError(
+            f"id: expected 'namespace/Name-v0', where names are letters, digits and underscores, got {id!r}"
+        )
+    known = id in PROBLEMS
+    PROBLEMS[id] = problem
+    if known:
+        return
+    given = {"problem": id}
+    pettingzoo.register("parallel", id, "fedbandit_envs.envs.registration:parallel_env", kwargs=given)
+    pettingzoo.register("aec", id, "fedbandit_envs.envs.registration:aec_env", kwargs=given)
+    gymnasium.register(id, "fedbandit_envs.envs.views:JointView", kwargs=given)
+    gymnasium.register(
+        f"{found['namespace']}/{found['name']}-Agent-v{found['version']}",
+        "fedbandit_envs.envs.views:OneAgentView",
+        vector_entry_point="fedbandit_envs.envs.views:AgentsVectorEnv",
+        kwargs=given,
+    )
 
 
 def register_environments() -> None:
-    """Make the ids known to PettingZoo and to Gymnasium."""
-    for name in PROBLEM_NAMES:
-        # functools.partial would do, but a string keeps the specs printable and copyable.
-        module = f"fedbandit_envs.{name.lower()}_v0"
-        pettingzoo.register("parallel", f"{NAMESPACE}/{name}-v0", f"{module}:parallel_env")
-        pettingzoo.register("aec", f"{NAMESPACE}/{name}-v0", f"{module}:env")
-        gymnasium.register(f"{NAMESPACE}/{name}-v0", "fedbandit_envs.envs.views:JointView", kwargs={"problem": name})
-        gymnasium.register(
-            f"{NAMESPACE}/{name}-Agent-v0",
-            "fedbandit_envs.envs.views:OneAgentView",
-            vector_entry_point="fedbandit_envs.envs.views:AgentsVectorEnv",
-            kwargs={"problem": name},
-        )
+    """Make known the environments of this package and those that other packages have as entry points."""
+    for name, where in _OWN.items():
+        enter(id_of(name), where)
+    for point in entry_points(group=GROUP):
+        try:
+            if PROBLEMS.get(point.name, point.value) != point.value:
+                raise ValueError(f"id: expected one that is not taken, got {point.name!r}")
+            enter(point.name, point.value)
+        except ValueError as error:  # a fault of another package must not break the import of this one
+            warnings.warn(f"entry point {point.name!r} of group {GROUP} is left out: {error}", stacklevel=2)

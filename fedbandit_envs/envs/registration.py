@@ -1,55 +1,110 @@
-"""Making environments by their names."""
+"""Making environments by their ids, and adding ids of one's own."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import pettingzoo
 from pettingzoo.utils.conversions import parallel_to_aec
 
-from fedbandit_envs.envs.ids import environment_ids
+from fedbandit_envs.envs.ids import PROBLEMS, enter, environment_ids, id_of, short_name
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.generator import InstanceGenerator
-from fedbandit_envs.problems.linear import Linear
-from fedbandit_envs.problems.movielens.problem import Household, MovieLens
-from fedbandit_envs.problems.synthetic import Synthetic
+from fedbandit_envs.protocol.registry import address, importable
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
-PROBLEMS: dict[str, Callable[..., InstanceGenerator]] = {
-    problem.__name__: problem for problem in (Synthetic, MovieLens, Household, Linear)
-}
 _ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
+_registered: dict[str, str | type[Any]] = {}
+
+
+def register_environment(id: str, problem: str | type[InstanceGenerator]) -> None:
+    """Make an environment known by its id: to `make`, experiments, the command line's worker processes and Gymnasium.
+
+    The registration lasts as long as the process. An installed package is known everywhere, also in the shell, if it
+    names its problems as entry points of the group `fedbandit.problems`, for example
+    `"my/Tiny-v0" = "my_package:Tiny"`.
+
+    Args:
+        id: "namespace/Name-v0".
+        problem: The class of the problems, or "my_package:MyProblem". Its keywords are the environment's, and it has
+            `num_agents` and `instance(rng, context_rng)`, as `fedbandit_envs.problems.generator` says. The same class
+            defined anew, as when a notebook's cell is run again, takes the place of the old one.
+
+    Raises:
+        ValueError: The id is not of that form, or belongs to another environment, or the class is no problem.
+
+    >>> from fedbandit_envs.problems.linear import Linear
+    >>> class Tiny(Linear):
+    ...     "Two agents."
+    >>> register_environment("docs/Tiny-v0", Tiny)
+    >>> make("docs/Tiny-v0", num_agents=2, max_cycles=10).num_arms
+    3
+    """
+    if not isinstance(problem, str):
+        _checked_class(id, problem)
+    elif ":" not in problem:
+        raise ValueError(f"problem: expected a class or 'package:Class', got {problem!r}")
+    if address(PROBLEMS.get(id, problem)) != address(problem):
+        raise ValueError(f"id: expected one that is not taken, got {id!r}; choose another")
+    enter(id, problem)
+    _registered[id] = problem
+
+
+def registered_environments() -> dict[str, str]:
+    """The environments registered in this process that another one can import, as "module:class"."""
+    return importable(_registered)
+
+
+def problem_class(name: str) -> type[InstanceGenerator]:
+    """The class of the problems of an environment, which is given by its id, or as `Synthetic` for one of ours."""
+    id = id_of(name) if isinstance(name, str) else name
+    found = PROBLEMS[one_of("environment", id, environment_ids())]
+    if isinstance(found, str):
+        module, _, attribute = found.partition(":")
+        found = getattr(import_module(module), attribute)
+    return _checked_class(id, found)
+
+
+def _checked_class(id: str, problem: Any) -> type[InstanceGenerator]:
+    if not isinstance(problem, type) or not callable(getattr(problem, "instance", None)):
+        raise ValueError(
+            f"problem: expected for {id!r} a class with a method instance(rng, context_rng), or 'package:Class', got "
+            f"{problem!r}"
+        )
+    return problem
 
 
 def split_keywords(
     name: str, keywords: dict[str, Any], taken: Sequence[str] = ()
 ) -> tuple[InstanceGenerator, dict[str, Any]]:
-    """The problem called `name` built from its keywords, and the keywords of the environment.
+    """The problem of an environment built from its keywords, and the keywords of the environment.
 
     `taken` are keywords that the caller knows what to do with: they are among those a message offers.
     """
-    problem = PROBLEMS[one_of("problem", name, PROBLEMS)]
+    problem = problem_class(one_of("problem", short_name(name), [short_name(id) for id in environment_ids()]))
     known = list(inspect.signature(problem).parameters)
     offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:
         if keyword not in known and keyword not in _ENV_KEYWORDS:
             hint = nearest(keyword, offered) or "; leave it out"
-            raise ValueError(f"{name}: expected keywords among {', '.join(offered)}, got {keyword!r}{hint}")
+            raise ValueError(f"{problem.__name__}: expected keywords among {', '.join(offered)}, got {keyword!r}{hint}")
     own = {keyword: value for keyword, value in keywords.items() if keyword in known}
     return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
 
 
-def parallel_env(name: str, **keywords: Any) -> HiddenContextBandit:
-    """The PettingZoo parallel environment of the problem called `name`."""
-    problem, rest = split_keywords(name, keywords)
-    env = HiddenContextBandit(problem, **rest)
-    env.metadata = {**env.metadata, "name": f"{name.lower()}_v0"}
+def parallel_env(problem: str, **keywords: Any) -> HiddenContextBandit:
+    """The PettingZoo parallel environment of an id, or of a name such as `Synthetic`."""
+    generator, rest = split_keywords(problem, keywords)
+    env = HiddenContextBandit(generator, **rest)
+    name, _, version = id_of(problem).partition("/")[2].rpartition("-")
+    env.metadata = {**env.metadata, "name": f"{name.lower()}_{version}"}
     return env
 
 
-def aec_env(name: str, **keywords: Any) -> Any:
+def aec_env(problem: str, **keywords: Any) -> Any:
     """The same environment, one agent after the other."""
-    return parallel_to_aec(parallel_env(name, **keywords))
+    return parallel_to_aec(parallel_env(problem, **keywords))
 
 
 def make(id: str, **keywords: Any) -> HiddenContextBandit:

@@ -168,7 +168,8 @@ class OneAgentView(_SingleView):
 class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
     """The agents as the rows of a vector environment, in array code: `num_envs` is the number of agents.
 
-    With `num_envs=1`, make_vec's default, it is that of `num_agents` or of Linear's arrays where they are given. All
+    With `num_envs=1`, make_vec's default, it is that of `num_agents`, of Linear's arrays or of
+    File's file where they are given. All
     rows end together, and the step after that starts the next episode. They share one problem and so its seed: of a
     list of seeds, one per row, the first is taken, since Gymnasium's list for a seed s is [s, s + 1, ...].
     """
@@ -178,7 +179,8 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
 
     def __init__(self, problem: str, *, num_envs: int = 1, **keywords: Any):
         whole_number("num_envs", num_envs, at_least=1)
-        if "num_agents" not in keywords and not (num_envs == 1 and keywords.get("theta") is not None):
+        given = any(keywords.get(name) is not None for name in ("theta", "path"))
+        if "num_agents" not in keywords and not (num_envs == 1 and given):
             keywords["num_agents"] = num_envs
         super().__init__(problem, **keywords)
         self.num_envs = self._prototype.num_agents

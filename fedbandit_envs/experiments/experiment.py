@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.envs.ids import environment_ids
 from fedbandit_envs.envs.parallel import HiddenContextBandit
-from fedbandit_envs.envs.registration import PROBLEMS, make
+from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.storage import write_whole
-from fedbandit_envs.validation import nearest, one_of, whole_number
+from fedbandit_envs.validation import nearest, whole_number
 
 PACKAGE = "fedbandit-envs"
 _CHOSEN_BY_RUN = ("observe", "render_mode")
@@ -145,11 +144,18 @@ class Experiment:
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
-        one_of("environment", self.environment, environment_ids())
-        problem = PROBLEMS[self.environment.partition("/")[2].removesuffix("-v0")]
+        problem = problem_class(self.environment)
         defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
-        return replace(self, arguments={**defaults, **self.arguments}, policies=specs)
+        return replace(self, arguments={**defaults, **self.pinned().arguments}, policies=specs)
+
+    def pinned(self) -> "Experiment":
+        """The same experiment with the hash of a file that it takes a problem from, so that a changed file is refused.
+
+        A class of problems that reads files has the method `pinned`, as `fedbandit_envs.problems.file.File` has it.
+        """
+        pin = getattr(problem_class(self.environment), "pinned", None)
+        return self if pin is None else replace(self, arguments=pin(self.arguments))
 
     def fingerprint(self) -> str:
         """A hash of all that decides the numbers of a trial: everything but labels and the number of trials."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedbandit_envs.envs.registration import problem_class, registered_environments
 from fedbandit_envs.experiments.executors.local import Executor, Serial, make_executor, outcomes
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, TrialFolder
@@ -93,6 +94,7 @@ def run_all(
                 f"experiment: expected an Experiment, got {experiment!r}; use Experiment(...) or Experiment.read(path)"
             )
         experiment.check()
+    experiments = {name: experiment.pinned() for name, experiment in experiments.items()}
     if not isinstance(executor, str) and not hasattr(executor, "submit"):
         raise ValueError(f"executor: expected a name or an object with submit, got {executor!r}; use 'processes:2'")
     wanted = {
@@ -174,15 +176,21 @@ def _failure(experiment: Experiment, trial: int, error: BaseException) -> Failur
 
 
 def _check_importable(experiments: Mapping[str, Experiment]) -> None:
-    reachable = registered_policies()
-    for spec in (spec for experiment in experiments.values() for spec in experiment.policies):
-        found: Any = policy_class(spec.name)
-        typed_in = "<locals>" in found.__qualname__ or found.__module__ == "__main__"
-        if typed_in and spec.name not in reachable:
-            raise ValueError(
-                f"policy: expected one that worker processes can import, got {spec.name!r}, defined in a prompt or in "
-                "a function; put it at the top of a module, or use executor='serial'"
-            )
+    environments, policies = registered_environments(), registered_policies()
+    for experiment in experiments.values():
+        id = experiment.environment
+        _check_reachable("environment", id, problem_class(id), environments)
+        for spec in experiment.policies:
+            _check_reachable("policy", spec.name, policy_class(spec.name), policies)
+
+
+def _check_reachable(kind: str, name: str, found: Any, reachable: Mapping[str, str]) -> None:
+    typed_in = "<locals>" in found.__qualname__ or found.__module__ == "__main__"
+    if typed_in and name not in reachable:
+        raise ValueError(
+            f"{kind}: expected one that worker processes can import, got {name!r}, defined in a prompt or in "
+            "a function; put it at the top of a module, or use executor='serial'"
+        )
 
 
 def _report(failures: Mapping[str, Sequence[Failure]], out: str | Path | None) -> str:

@@ -8,7 +8,11 @@ from fedbandit_envs.problems.instance import BanditInstance
 
 
 class InstanceGenerator(Protocol):
-    """A problem family; `num_agents` and the shapes of an instance don't depend on the random numbers."""
+    """A problem family; `num_agents` and the shapes of an instance don't depend on the random numbers.
+
+    A family that reads a file also has a static method `pinned(arguments)`, which adds the hash of the file's content
+    to the arguments of an experiment; `fedbandit_envs.problems.file.File` shows how.
+    """
 
     @property
     def num_agents(self) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
@@ -89,8 +89,15 @@ class Linear:
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """The arrays are given: only the hidden contexts are drawn."""
+        return self.part(None, context_rng)
+
+    def part(self, rows: IntArray | None, context_rng: np.random.Generator) -> BanditInstance:
+        """The problem of these agents alone, with nothing known of the others; None: of all."""
         theta, feature_map, distribution = self._parts
         contexts = self.true_contexts
+        if rows is not None:
+            distribution = distribution.rows(rows)
+            contexts = contexts if contexts is None else real_array("true_contexts", contexts, ("agents", "n"))[rows]
         if contexts is None and self.context == "fixed":
             contexts = distribution.sample(context_rng)
         return BanditInstance(

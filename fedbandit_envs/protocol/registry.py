@@ -1,5 +1,6 @@
 """Policies by their names: those that are installed, and those that a user registers."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -35,20 +36,26 @@ def register_policy(name: str, policy: str | type[Policy]) -> None:
     """
     if not isinstance(policy, str) and not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise ValueError(f"policy: expected a subclass of Policy or 'package:Class', got {policy!r}; pass the class")
-    if name in _installed_policies() or _address(_registered.get(name, policy)) != _address(policy):
+    if name in _installed_policies() or address(_registered.get(name, policy)) != address(policy):
         raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
     _registered[name] = policy
 
 
-def _address(policy: str | type[Policy]) -> str:
-    return policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
+def address(registered: str | type[Any]) -> str:
+    """Where a class is found, as "module:class"."""
+    return registered if isinstance(registered, str) else f"{registered.__module__}:{registered.__qualname__}"
 
 
 def registered_policies() -> dict[str, str]:
     """The policies registered in this process that another one can import, as "module:class"."""
+    return importable(_registered)
+
+
+def importable(registered: Mapping[str, str | type[Any]]) -> dict[str, str]:
+    """The addresses of those registered classes that another process can import."""
     found = {}
-    for name, policy in _registered.items():
-        path = policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
+    for name, one in registered.items():
+        path = address(one)
         # A class made inside a function, or typed into a prompt, has no path by which it can be imported.
         typed_in = path.startswith("__main__:") and not hasattr(import_module("__main__"), "__file__")
         if "<locals>" not in path and not typed_in:

@@ -27,10 +27,11 @@ AGENT_IDS = [name for name in GYMNASIUM_IDS if "-Agent-" in name]
 OBSERVE = ("distribution", "context")
 OBSERVATIONS = ("features", "distribution", "statistics")
 SMALL = {"num_agents": 3, "max_cycles": 40}
+GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0")  # whose mu_i are arrays
 
 
 def test_each_environment_is_in_each_registry():
-    assert sorted(fb.environment_ids()) == PARALLEL_IDS == AEC_IDS
+    assert ours(fb.environment_ids()) == PARALLEL_IDS == AEC_IDS
     assert sorted([*PARALLEL_IDS, *AGENT_IDS]) == GYMNASIUM_IDS
     assert [name.replace("-Agent", "") for name in AGENT_IDS] == PARALLEL_IDS
 
@@ -50,7 +51,7 @@ def test_aec_environment_passes_the_checks_of_pettingzoo(name, observe):
     seed_test(lambda: pettingzoo.make("aec", name, observe=observe, **SMALL), num_cycles=50)
 
 
-@pytest.mark.parametrize("module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0"])
+@pytest.mark.parametrize("module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0", "file_v0"])
 def test_module_form_makes_the_same_environments(module):
     forms = __import__(f"fedbandit_envs.{module}", fromlist=["env"])
     parallel, aec = forms.parallel_env(**SMALL), forms.env(**SMALL)
@@ -79,7 +80,7 @@ def test_same_seed_gives_the_same_rollout_and_another_seed_another_one(name, obs
     # 40 steps an episode: the 200 steps go through several episodes, whose instances follow from the first seed.
     first, again, other = (rollout(fb.make(name, observe=observe, **SMALL), seed=seed, steps=200) for seed in (7, 7, 8))
     assert data_equivalence(first, again, exact=True)
-    assert not data_equivalence(first[0], other[0]) or name == "fedbandit/Linear-v0"  # whose mu_i is given
+    assert not data_equivalence(first[0], other[0]) or name in GIVEN
     assert not data_equivalence([step[1] for step in first], [step[1] for step in other])
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedbandit_envs.problems.factorisation import masked_nmf
 from fedbandit_envs.problems.movielens import learning as movielens_factors
 from fedbandit_envs.problems.movielens.factors import FACTORS, decode_factors, load_factors
 from fedbandit_envs.problems.movielens.learning import (
     build_factors,
     complete,
     largest_difference,
-    masked_nmf,
     similarities,
 )
 from fedbandit_envs.problems.movielens.ratings import read_ratings
@@ -107,7 +107,7 @@ def test_masked_nmf_agrees_with_its_updates_in_loops():
                 below = sum((w[u] @ h[:, j]) * w[u, k] for u in column)
                 new[k, j] = h[k, j] * above / (below + 0.5 * h[k, j])
         h = new
-    for got, expected in zip(masked_nmf(ratings, iterations=7), (w, h), strict=True):
+    for got, expected in zip(masked_nmf(ratings, 3, iterations=7), (w, h), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
 
 
@@ -117,7 +117,7 @@ def test_masked_nmf_never_raises_its_objective():
     def objective(w, h):
         return np.sum(((ratings - w @ h) * (ratings > 0)) ** 2) + 0.5 * (np.sum(w**2) + np.sum(h**2))
 
-    values = [objective(*masked_nmf(ratings, iterations)) for iterations in range(20)]
+    values = [objective(*masked_nmf(ratings, 3, iterations)) for iterations in range(20)]
     assert (np.diff(values) < 0).all()
 
 

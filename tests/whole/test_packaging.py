@@ -212,6 +212,10 @@ PUBLIC = [
     "make_policy",
     "play",
     "register_policy",
+    "register_environment",
+    "save_problem",
+    "from_ratings",
+    "from_classification",
     "run",
     "Experiment",
     "plotting",
@@ -275,6 +279,7 @@ ARGUMENTS = {
     "MovieLens": COMMON | HIDDEN | {"factors", "hidden"},
     "Household": COMMON | {"factors"},
     "Linear": COMMON | {"theta", "features", "contexts", "feature_map"},
+    "File": COMMON | {"path", "sha256"},
 }
 
 

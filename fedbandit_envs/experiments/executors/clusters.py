@@ -10,7 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
-from fedbandit_envs.experiments.executors.local import ONE_THREAD, Known, know, known_here, processors
+from fedbandit_envs.experiments.executors.known import Known, know, known_here
+from fedbandit_envs.experiments.executors.local import ONE_THREAD, processors
 
 _HERE = "127.0.0.1"
 _RETRIES = 2  # of a task whose worker dies, by the cluster itself

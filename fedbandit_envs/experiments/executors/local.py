@@ -1,15 +1,13 @@
 """Who computes the trials. One seam: `submit(fn, *args) -> Future`; what comes back does not depend on who computed."""
 
 import os
-import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from fedbandit_envs.problems.regrets import REGRETS, Regret
-from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
+from fedbandit_envs.experiments.executors.known import Known, know, known_here
 from fedbandit_envs.validation import one_of, whole_number
 
 _ATTEMPTS = 3  # of a task whose worker dies, before the task itself is blamed
@@ -116,7 +114,7 @@ class Processes:
                 os.environ[name] = value
 
 
-def _start_worker(known: "Known") -> None:
+def _start_worker(known: Known) -> None:
     """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
     import signal
     import threading
@@ -132,35 +130,6 @@ def _start_worker(known: "Known") -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     know(known)
-
-
-class Known(NamedTuple):
-    """What a program can add to the library, and its workers must know too."""
-
-    policies: Mapping[str, str]  #: as "module:class"
-    regrets: Mapping[str, Regret]  #: in the order in which results list them
-
-
-def known_here() -> Known:
-    """The policies and the kinds of regret that this process knows."""
-    for kind, regret in REGRETS.items():
-        try:
-            pickle.dumps(regret)
-        except (pickle.PicklingError, AttributeError) as error:
-            raise ValueError(
-                f"REGRETS: expected functions that worker processes can import, got that of {kind!r}, defined in a "
-                "function or as a lambda; put it at the top of a module, or use executor='serial'"
-            ) from error
-    return Known(registered_policies(), dict(REGRETS))
-
-
-def know(known: Known) -> None:
-    """In a worker: add what the process that started the run has added."""
-    for name, policy in known.policies.items():
-        if name not in policy_names():  # a script that is imported again registers its own
-            register_policy(name, policy)
-    REGRETS.clear()
-    REGRETS.update(known.regrets)
 
 
 def processors() -> int:

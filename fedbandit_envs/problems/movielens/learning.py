@@ -15,13 +15,11 @@ from types import ModuleType
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.problems.factorisation import balanced, masked_nmf
 from fedbandit_envs.problems.movielens.factors import DIM, NUM_ARMS, MovieLensFactors
 from fedbandit_envs.problems.movielens.ratings import HIGHEST_RATING, RATINGS_SHA256, read_ratings
 
 NEIGHBOURS = 10
-MASKED_RIDGE = 0.5
-MASKED_ITERATIONS = 1000
-MASKED_MEDIAN_NORM_SQUARED = np.sqrt(0.32)  # the geometric middle of [0.4, 0.8], where eligible users lie
 
 
 def build_factors(ratings_path: str | Path, sha256: str | None = RATINGS_SHA256) -> dict[str, MovieLensFactors]:
@@ -59,9 +57,7 @@ def completed_factors(ratings: FloatArray) -> MovieLensFactors:
 
 def masked_factors(ratings: FloatArray) -> MovieLensFactors:
     """Factors of the observed ratings; `ratings` is (users, items), 0 where missing."""
-    users, items = masked_nmf(ratings / HIGHEST_RATING)
-    scale = np.sqrt(MASKED_MEDIAN_NORM_SQUARED / np.median(np.sum(users**2, axis=1)))
-    return _with_arms(users * scale, items / scale)
+    return _with_arms(*balanced(*masked_nmf(ratings / HIGHEST_RATING, DIM)))
 
 
 def similarities(ratings: FloatArray) -> FloatArray:
@@ -103,32 +99,6 @@ def complete(ratings: FloatArray) -> FloatArray:
         total = weights.sum(axis=1)
         np.divide(weights @ ratings[raters, item], total, out=completed[:, item], where=total > 0)
     return completed / HIGHEST_RATING
-
-
-def masked_nmf(ratings: FloatArray, iterations: int = MASKED_ITERATIONS) -> tuple[FloatArray, FloatArray]:
-    """W (users, d) and H (d, items) >= 0 that minimise the ridge-penalised squared error on the observed cells.
-
-    Multiplicative updates, W first, from a seeded start; `ratings` is 0 where missing.
-    """
-    from scipy.sparse import csr_array
-
-    observed = csr_array(ratings)
-    user, item = np.repeat(np.arange(len(ratings)), np.diff(observed.indptr)), observed.indices
-    rng = np.random.default_rng(0)
-    level = np.sqrt(observed.data.mean() / DIM)
-    w = level * (0.5 + rng.random((ratings.shape[0], DIM)))
-    h = level * (0.5 + rng.random((DIM, ratings.shape[1])))
-    predicted = observed.copy()
-
-    def predict() -> None:
-        predicted.data[:] = (w.T.take(user, axis=1) * h.take(item, axis=1)).sum(axis=0)
-
-    for _ in range(iterations):
-        predict()
-        w *= (observed @ h.T) / (predicted @ h.T + MASKED_RIDGE * w)
-        predict()
-        h *= (observed.T @ w).T / ((predicted.T @ w).T + MASKED_RIDGE * h)
-    return w, h
 
 
 def _with_arms(users: FloatArray, items: FloatArray) -> MovieLensFactors:

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
+from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import Identity
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
+from fedbandit_envs.problems.households import households
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.movielens import factors as movielens
 from fedbandit_envs.validation import one_of, real_number, whole_number
@@ -69,7 +70,7 @@ class MovieLens:
             base = factors.users[rng.permutation(pool)[: self.num_agents]]
             distribution, contexts = around(base, self.context_std, self.error, self.context, context_rng)
         else:
-            distribution = _households(factors.users[pool], self.num_agents, rng)
+            distribution = households(factors.users[pool], self.num_agents, rng)
             contexts = distribution.sample(context_rng) if self.context == "fixed" else None
         # The mean of a household's members can be shorter than each of them.
         eligible = self.users == "eligible" and self.hidden == "gaussian"
@@ -83,21 +84,6 @@ class MovieLens:
             ell=movielens.ELL if eligible else None,
             L=movielens.L if eligible else None,
         )
-
-
-def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) -> Discrete:
-    """Accounts of 2 to 4 different users; how often each is behind the screen is uniform on the simplex.
-
-    The weights are a choice: of the forms tried, this one and a few others make mu_i point to a wrong arm for about
-    20 % (completed) and 28 % (masked) of the accounts; equal weights do so for 27 % and 38 %.
-    Empty places repeat the first user, with weight 0.
-    """
-    size = rng.integers(2, 5, size=num_agents)
-    members = np.stack([rng.choice(len(users), 4, replace=False) for _ in range(num_agents)])
-    weights = np.where(np.arange(4) < size[:, None], rng.standard_exponential((num_agents, 4)), 0)
-    weights /= weights.sum(axis=1, keepdims=True)
-    members = np.where(weights > 0, members, members[:, :1])
-    return Discrete(users[members], weights)
 
 
 @dataclass(frozen=True)
