@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
-from fedbandit_envs.envs.episode import UpcomingSteps
+from fedbandit_envs.envs.step_noise import UpcomingSteps
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Feedback, Plan
