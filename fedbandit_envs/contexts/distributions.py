@@ -8,7 +8,7 @@ support. For a Gaussian under any other map they come from the fixed rules of
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -77,7 +77,7 @@ class ContextDistribution(ABC):
     def space(self) -> spaces.Dict:
         """The space of one agent's observation."""
         bounds = self.bounds()
-        boxes = {}
+        boxes: dict[str, spaces.Space[Any]] = {}
         for name, rows in self.encode().items():
             low, high = bounds.get(name, (-np.inf, np.inf))
             boxes[name] = spaces.Box(low, high, rows.shape[1:], np.float64)

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import PointMass
 from fedbandit_envs.envs.episode import Episode, Tally
-from fedbandit_envs.problems.generator import InstanceGenerator
+from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance, shape_of
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed, generator
+from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
@@ -30,11 +29,6 @@ class EpisodeSeeds:
             return self._first
         self._number += 1
         return derived_seed(self._first, Stream.EPISODE, self._number)
-
-
-def draw_instance(problem: InstanceGenerator, seed: int) -> BanditInstance:
-    """The instance of an episode: problem and hidden contexts come from streams of their own."""
-    return problem.instance(generator(seed, Stream.INSTANCE), generator(seed, Stream.CONTEXTS))
 
 
 class EpisodicBandit:
@@ -66,15 +60,12 @@ class EpisodicBandit:
         self.over = False
         self._remember = render_mode is not None  # the tally: pictures need it
         self._rows = rows
-        self._prototype = self._drawn(draw_instance(problem, 0))  # all instances of a problem have its shapes
-        self._shape = self._prototype.num_agents, self._prototype.num_arms
-        self._prototype.observed(observe)  # refuses what can't be observed now, not at the first reset
+        self._shape = shape_of(problem)
+        self._block_size = self._shape.num_agents if rows is None else len(rows)
+        self._mu_space = self._shape.space(observe)
         self._seeds = EpisodeSeeds()
         self._episode: Episode | None = None
         self._tally: Tally | None = None
-
-    def _drawn(self, whole: BanditInstance) -> BanditInstance:
-        return whole if self._rows is None else whole.rows(self._rows)
 
     @property
     def episode(self) -> Episode:
@@ -91,22 +82,22 @@ class EpisodicBandit:
     @property
     def exact(self) -> bool:
         """Whether agents are shown their true contexts."""
-        return self.observe == "context" or isinstance(self._prototype.distribution, PointMass)
+        return self.observe == "context" or self._shape.exact
 
     @property
     def resampled(self) -> bool:
         """Whether each pull draws a new context."""
-        return self._prototype.context == "resampled"
+        return self._shape.context == "resampled"
 
     @property
     def num_arms(self) -> int:
-        """K."""
-        return self._prototype.num_arms
+        """The number of arms, K."""
+        return self._shape.feature_map.num_arms
 
     @property
     def dim(self) -> int:
-        """d."""
-        return self._prototype.dim
+        """The length of a feature vector, d."""
+        return self._shape.feature_map.dim
 
     @property
     def steps(self) -> int:
@@ -132,8 +123,10 @@ class EpisodicBandit:
         """A new episode: of the given seed, or the next one."""
         self.episode_seed = self._seeds.next(seed)
         whole = draw_instance(self.problem, self.episode_seed)
-        self._episode = Episode(self._drawn(whole), self.episode_seed, whole.num_agents, self._rows)
-        self._tally = Tally(self.instance.num_agents, self.instance.num_arms) if self._remember else None
+        self._shape.check(whole)
+        block = whole if self._rows is None else whole.rows(self._rows)
+        self._episode = Episode(block, self.episode_seed, whole.num_agents, self._rows)
+        self._tally = Tally(self._block_size, self.num_arms) if self._remember else None
         self.over = False
 
     def _running(self) -> Episode:
@@ -147,7 +140,7 @@ class EpisodicBandit:
 
     def _checked_arms(self, arms: Any) -> IntArray:
         """Arms (n,) as whole numbers in range."""
-        num_agents, num_arms = self._shape
+        num_agents, num_arms = self._block_size, self.num_arms
         try:
             array = np.asarray(arms)
         except ValueError:  # ragged

@@ -46,8 +46,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         render_mode: str | None = None,
     ):
         super().__init__(problem, max_cycles=max_cycles, observe=observe, render_mode=render_mode)
-        self._space = self._prototype.observed(observe)[0].space()
-        self.possible_agents = [f"agent_{number}" for number in range(self._prototype.num_agents)]
+        self.possible_agents = [f"agent_{number}" for number in range(self._shape.num_agents)]
         self.agents: list[str] = []
         self._observation_spaces: dict[str, spaces.Dict] = {}
         self._action_spaces: dict[str, spaces.Discrete] = {}
@@ -59,7 +58,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         """The space of mu_i."""
         if agent not in self._observation_spaces:
             self._observation_spaces[agent] = spaces.Dict(
-                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._space.items()}  # type: ignore[attr-defined,arg-type]
+                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._mu_space.items()}  # type: ignore[attr-defined,arg-type]
             )
         return self._observation_spaces[agent]
 

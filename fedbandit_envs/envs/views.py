@@ -77,7 +77,7 @@ class _View(EpisodicBandit):
     def _agent_space(self) -> spaces.Box | spaces.Dict:
         """The space of one agent's observation."""
         if self.observation == "distribution":
-            return self._prototype.observed(self.observe)[0].space()
+            return self._mu_space
         features = features_space(self.num_arms, self.dim)
         if self.observation == "features":
             return features
@@ -125,7 +125,7 @@ class JointView(_SingleView):
 
     def __init__(self, problem: str, **keywords: Any):
         super().__init__(problem, **keywords)
-        agents = self._prototype.num_agents
+        agents = self._block_size
         one = self._agent_space()
         self.observation_space = joined(*[one] * agents) if isinstance(one, spaces.Box) else batch_space(one, agents)
         self.action_space = spaces.MultiDiscrete([self.num_arms] * agents)
@@ -181,7 +181,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         if "num_agents" not in keywords and not (num_envs == 1 and keywords.get("theta") is not None):
             keywords["num_agents"] = num_envs
         super().__init__(problem, **keywords)
-        self.num_envs = self._prototype.num_agents
+        self.num_envs = self._block_size
         if num_envs not in (1, self.num_envs):
             raise ValueError(
                 f"num_envs: expected {self.num_envs}, the number of agents, got {num_envs}; leave out one of the two"

@@ -182,14 +182,9 @@ class BanditInstance:
 
     def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
         """The distribution that agents are shown, and its expected features (M, K, d)."""
-        one_of("observe", observe, OBSERVES)
-        if observe != "context":
+        check_observed(observe, self.context)
+        if observe != "context" or self.contexts is None:
             return self.distribution, self.psi
-        if self.contexts is None:
-            raise ValueError(
-                "observe: expected 'distribution' with resampled contexts, got 'context'; there is no single context "
-                "to observe, so use context='fixed' or a policy that observes the distribution"
-            )
         return PointMass(self.contexts), self.phi
 
     def constants(self, horizon: int, observe: str = "distribution") -> Constants:
@@ -235,6 +230,16 @@ class BanditInstance:
         contexts = None if self.contexts is None else self.contexts[index]
         return replace(
             self, distribution=self.distribution.rows(index), contexts=contexts, population=self.population or self
+        )
+
+
+def check_observed(observe: str, context: str) -> None:
+    """Refuse an unknown `observe`, and "context" where each pull draws a new context."""
+    one_of("observe", observe, OBSERVES)
+    if observe == "context" and context == "resampled":
+        raise ValueError(
+            "observe: expected 'distribution' with resampled contexts, got 'context'; there is no single context to "
+            "observe, so use context='fixed' or a policy that observes the distribution"
         )
 
 

@@ -6,7 +6,9 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.features import Table
+from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
+from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.validation import real_number, whole_number
 
@@ -51,6 +53,12 @@ class Synthetic:
                 "above -1"
             )
         return low, high
+
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances, told without drawing one."""
+        feature_map = Table(self.num_arms, self.dim)
+        shown = Gaussian(np.zeros((1, feature_map.context_dim)), std=self.context_std)
+        return ProblemShape(self.num_agents, feature_map, shown, self.context)
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """Draw features of the required gaps and norms; no rejection is needed."""

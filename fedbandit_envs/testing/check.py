@@ -15,9 +15,8 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import Discrete
 from fedbandit_envs.contexts.features import Identity
-from fedbandit_envs.envs.bandit import draw_instance
 from fedbandit_envs.envs.parallel import HiddenContextBandit
-from fedbandit_envs.problems.generator import InstanceGenerator
+from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
 from fedbandit_envs.problems.instance import OBSERVES, BanditInstance
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.synthetic import Synthetic

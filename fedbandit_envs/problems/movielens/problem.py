@@ -7,10 +7,14 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
 from fedbandit_envs.contexts.features import Identity
+from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
+from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.movielens import factors as movielens
 from fedbandit_envs.validation import one_of, real_number, whole_number
+
+_PLACES = 4  # the most members of a household
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,16 @@ class MovieLens:
         factors = movielens.load_factors(self.factors)
         return movielens.eligible_users(factors) if self.users == "eligible" else np.arange(len(factors.users))
 
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances, told without drawing one."""
+        num_arms, dim = movielens.load_factors(self.factors).theta.shape
+        shown: ContextDistribution
+        if self.hidden == "gaussian":
+            shown = Gaussian(np.zeros((1, dim)), std=self.context_std)
+        else:
+            shown = Discrete(np.zeros((1, _PLACES, dim)), np.full((1, _PLACES), 1 / _PLACES))
+        return ProblemShape(self.num_agents, Identity(num_arms, dim), shown, self.context)
+
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """Draw the users (or households), then who or what is behind the screen."""
         factors, pool = movielens.load_factors(self.factors), self._users()
@@ -92,9 +106,9 @@ def _households(users: FloatArray, num_agents: int, rng: np.random.Generator) ->
     20 % (completed) and 28 % (masked) of the accounts; equal weights do so for 27 % and 38 %.
     Empty places repeat the first user, with weight 0.
     """
-    size = rng.integers(2, 5, size=num_agents)
-    members = np.stack([rng.choice(len(users), 4, replace=False) for _ in range(num_agents)])
-    weights = np.where(np.arange(4) < size[:, None], rng.standard_exponential((num_agents, 4)), 0)
+    size = rng.integers(2, _PLACES + 1, size=num_agents)
+    members = np.stack([rng.choice(len(users), _PLACES, replace=False) for _ in range(num_agents)])
+    weights = np.where(np.arange(_PLACES) < size[:, None], rng.standard_exponential((num_agents, _PLACES)), 0)
     weights /= weights.sum(axis=1, keepdims=True)
     members = np.where(weights > 0, members, members[:, :1])
     return Discrete(users[members], weights)
