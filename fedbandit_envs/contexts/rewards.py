@@ -52,23 +52,14 @@ class GaussianRewards:
     uniforms_per_pull: int = 0
 
     def sums(self, arm: IntArray, counts: FloatArray, draws: RowDraws) -> FloatArray:
-        """n r + s sqrt(n) z."""
-        noise = np.sqrt(counts)
-        noise *= draws.normals(counts.shape[1])
-        noise *= self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
-        table = self._with_arm  # filled in anew at each call
-        table[:, -1] = self.means.take(self._row_starts + arm)
-        noise += counts * table
-        return noise
+        """The sum of c pulls with mean r and standard deviation s is normal: c r + s sqrt(c) z."""
+        stds = self.stds if isinstance(self.stds, float) else _and_of_arm(self.stds, arm)
+        return counts * _and_of_arm(self.means, arm) + np.sqrt(counts) * draws.normals(counts.shape[1]) * stds
 
     @cached_property
     def _row_starts(self) -> IntArray:
         """(n,) where each row starts in the flattened means: `take` from there is faster than by row and column."""
         return np.arange(0, self.means.size, self.means.shape[1])
-
-    @cached_property
-    def _with_arm(self) -> FloatArray:
-        return np.concatenate([self.means, self.means[:, :1]], axis=1)
 
     def noise(self, normals: FloatArray) -> FloatArray:
         """s z where s is the same for all, else z."""
