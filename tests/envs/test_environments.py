@@ -238,6 +238,40 @@ def test_a_distribution_of_the_users_own_with_three_arrays_is_played_and_observe
     assert fb.play(env, fb.make_policy("Fed-PECD"), seed=0).steps[-1] == 50
 
 
+@pytest.mark.parametrize("context", ["fixed", "resampled"])
+def test_the_views_of_gymnasium_show_a_distribution_with_three_arrays(context):
+    mu = TwoBumps([0.5, 1.0, -0.5])
+    problem = {"theta": np.eye(2), "contexts": mu, "feature_map": fb.Identity(2, 2), "context": context}
+    keywords = {**problem, "observation": "distribution", "max_cycles": 5}
+    joint = gymnasium.make("fedbandit/Linear-v0", **keywords)
+    one = gymnasium.make("fedbandit/Linear-Agent-v0", agent=2, **keywords)
+    rows = gymnasium.make_vec("fedbandit/Linear-Agent-v0", **keywords)
+    for env, right in ((joint, mu.right[:, None]), (one, mu.right[2:]), (rows, mu.right[:, None])):
+        shown, _ = env.reset(seed=0)
+        for observation in (shown, env.step(0 * env.action_space.sample())[0]):
+            assert sorted(observation) == sorted(env.observation_space) == ["centres", "right", "std"]
+            assert env.observation_space.contains(observation)
+            np.testing.assert_array_equal(observation["right"], right)
+
+
+def test_an_own_distribution_that_knows_its_contexts_makes_the_exact_setting():
+    class Known(TwoBumps):
+        known = np.array([[1.0, -1.0], [1.0, 1.0]])
+
+        def rows(self, index):
+            part = Known(self.right[index])
+            part.known = self.known[index]
+            return part
+
+        def sample(self, rng):
+            return self.known
+
+    problem = fb.Linear(np.eye(2), contexts=Known([9.0, 9.0]), feature_map=fb.Identity(2, 2))
+    assert fb.HiddenContextBandit(problem, max_cycles=50).exact
+    env = fb.HiddenContextBandit(problem, max_cycles=50)
+    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # which needs to be shown the contexts
+
+
 def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_variance():
     mu = TwoBumps(np.full(500, 0.5))
     instance = fb.BanditInstance(np.eye(2), fb.Identity(2, 2), mu, None, 0.1, context="resampled")
