@@ -133,28 +133,47 @@ def _members(content: bytes) -> dict[str, NDArray[Any]]:
     return members
 
 
+def plain_value(name: str, value: Any) -> Any:
+    """An array, a number, a text or None, as it can be stored; numbers of numpy become those of Python.
+
+    Args:
+        name: what the value is called in an error.
+        value: the value. An array is returned as it is, and is not copied.
+
+    Raises:
+        ValueError: the value is something else. Nothing is ever pickled, so objects can't be stored.
+
+    >>> plain_value("count", np.int64(3))
+    3
+    >>> plain_value("log", [1, 2])
+    Traceback (most recent call last):
+        ...
+    ValueError: log: expected an array of numbers or texts, a number, a text or None, got list
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise ValueError(f"{name}: expected an array of numbers or texts, a number, a text or None, got {kind}")
+
+
 def _without_arrays(tree: Mapping[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """The tree for JSON; its arrays are put into `arrays` instead."""
     plain: dict[str, Any] = {}
     for name, value in tree.items():
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(f"name: expected a text without '/', got {name!r} in {prefix or 'the tree'}; rename it")
-        if isinstance(value, np.generic):
-            value = value.item()
         if isinstance(value, Mapping):
             plain[name] = _without_arrays(value, f"{prefix}{name}/", arrays)
-        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            continue
+        plain[name] = plain_value(prefix + name, value)
+        if isinstance(value, np.ndarray):
             member = f"arrays/{prefix}{name}"
             arrays[member] = value
             plain[name] = [member]
-        elif value is None or isinstance(value, (bool, int, float, str)):
-            plain[name] = value
-        else:
-            kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-            raise ValueError(
-                f"{prefix}{name}: expected arrays of plain numbers or texts, numbers, strings or None, got {kind}; "
-                "convert it first: nothing is pickled"
-            )
     return plain
 
 

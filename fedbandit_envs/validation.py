@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, read_only
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -37,8 +37,7 @@ def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Flo
         )
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: expected finite numbers, got {_first_bad(array)}; remove NaN and infinity first")
-    array.setflags(write=False)
-    return array
+    return read_only(array)
 
 
 def real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, read_only
 
 _NODES_AN_AXIS = {1: 65, 2: 33, 3: 17, 4: 9}  # of Gauss-Hermite, by dimension: at most 6561 nodes in all
 
@@ -24,9 +24,7 @@ _NODES_AN_AXIS = {1: 65, 2: 33, 3: 17, 4: 9}  # of Gauss-Hermite, by dimension: 
 def standard_normal_rule(dim: int) -> tuple[FloatArray, FloatArray]:
     """Nodes (S, dim) and weights (S,) for expectations under a standard normal."""
     points, weights = _gauss_hermite(dim) if dim in _NODES_AN_AXIS else _mirrored_sobol(dim)
-    points.setflags(write=False)
-    weights.setflags(write=False)
-    return points, weights
+    return read_only(points), read_only(weights)
 
 
 def _gauss_hermite(dim: int) -> tuple[FloatArray, FloatArray]:

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
@@ -142,22 +142,22 @@ class BanditInstance:
     @cached_property
     def psi(self) -> FloatArray:
         """(M, K, d) expected features under mu_i."""
-        return _frozen(self.distribution.expected_features(self.feature_map))
+        return read_only(self.distribution.expected_features(self.feature_map))
 
     @cached_property
     def phi(self) -> FloatArray:
         """(M, K, d) features of the true contexts; psi when they are resampled."""
-        return self.psi if self.contexts is None else _frozen(self.feature_map(self.contexts))
+        return self.psi if self.contexts is None else read_only(self.feature_map(self.contexts))
 
     @cached_property
     def means(self) -> FloatArray:
         """(M, K) mean reward of a pull."""
-        return _frozen(np.einsum("ad,mad->ma", self.theta, self.phi))
+        return read_only(np.einsum("ad,mad->ma", self.theta, self.phi))
 
     @cached_property
     def distribution_means(self) -> FloatArray:
         """(M, K) mean reward under mu_i."""
-        return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
+        return read_only(np.einsum("ad,mad->ma", self.theta, self.psi))
 
     def reward_law(self) -> RewardLaw:
         """The law of the rewards, from which an episode draws."""
@@ -255,12 +255,6 @@ def check_kinds(feature_map: object, distribution: object) -> None:
             f"distribution: expected a PointMass, Gaussian or Discrete, got a {type(distribution).__name__}; for "
             "contexts that are known exactly use PointMass(contexts)"
         )
-
-
-def _frozen(array: FloatArray) -> FloatArray:
-    """Read-only: it is shared with views, and a policy must not be able to change the truth."""
-    array.setflags(write=False)
-    return array
 
 
 def _check_norms(name: str, features: FloatArray) -> None:

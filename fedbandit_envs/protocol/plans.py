@@ -215,7 +215,7 @@ class Feedback:
                 self.played_sums,
             )
         for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
-            array.setflags(write=False)
+            read_only(array)
         return own
 
     def rows(self, index: IntArray) -> "Feedback":
