@@ -63,12 +63,26 @@ def _first_bad(array: FloatArray) -> str:
     return f"{array[where]} at index {where}"
 
 
-def whole_number(name: str, value: Any, at_least: int) -> int:
-    """`value` as an int, refused below `at_least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(
-            f"{name}: expected a whole number of at least {at_least}, got {_REPR.repr(value)}; pass such a number"
-        )
+def whole_number(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
+    """The value as an int; refuses what is not a whole number or lies outside the range.
+
+    Args:
+        name: what the value is called in an error.
+        value: the value. True and False are no numbers, and neither is 3.0.
+        at_least: the smallest number that is allowed.
+        at_most: the largest number that is allowed; None: there is none.
+
+    >>> whole_number("trials", 5, at_least=1)
+    5
+    >>> whole_number("trials", 0, at_least=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: trials: expected a whole number of at least 1, got 0
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < at_least or (at_most is not None and value > at_most):
+        limits = f"of at least {at_least}" if at_most is None else f"of at least {at_least} and at most {at_most}"
+        raise ValueError(f"{name}: expected a whole number {limits}, got {_REPR.repr(value)}")
     return int(value)
 
 

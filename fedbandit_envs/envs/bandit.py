@@ -8,6 +8,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.episode import Episode, Tally
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance, shape_of
 from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON
 from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number
 
@@ -52,7 +53,7 @@ class EpisodicBandit:
         render_mode: str | None = None,
     ):
         self.problem = problem
-        self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1)
+        self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1, at_most=LONGEST_HORIZON)
         self.observe = one_of("observe", observe, ("distribution", "context"))
         if render_mode is not None:
             one_of("render_mode", render_mode, RENDER_MODES)

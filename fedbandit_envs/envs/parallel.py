@@ -133,7 +133,7 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         num_agents = len(self.possible_agents)
         try:
             arms = self._of_all(actions) if num_agents > 1 else [self._of_all(actions)]
-        except TypeError:
+        except (TypeError, IndexError):  # lists and arrays raise these when asked for a name
             raise ValueError(
                 f"actions: expected a dict from agent to arm, got {type(actions).__name__}; "
                 "{agent: arm for agent in env.agents} is one"

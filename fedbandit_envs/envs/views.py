@@ -117,10 +117,16 @@ class _SingleView(_View, gymnasium.Env[Any, Any]):
 
 
 class JointView(_SingleView):
-    """All agents as one: it chooses an arm for each and is paid the sum.
+    """All agents as one learner, which chooses an arm for each of them.
 
-    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of the last info's
-    `episode_regret`, have an axis for the agents.
+    The reward of a step is the sum of the rewards of all agents, not their mean. "features" and "statistics" are flat,
+    agent after agent. The arrays of "distribution", and of the last info's `episode_regret`, have an axis for the
+    agents.
+
+    >>> env = JointView("Synthetic", num_agents=3, num_arms=4, dim=2, max_cycles=100)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation.shape, env.action_space
+    ((24,), MultiDiscrete([4 4 4]))
     """
 
     def __init__(self, problem: str, **keywords: Any):
@@ -135,7 +141,7 @@ class JointView(_SingleView):
         return rows if isinstance(rows, dict) else rows.reshape(-1)
 
     def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
-        """One pull per agent."""
+        """Pull one arm per agent; the reward is the sum of theirs."""
         rewards = self._play(self._running(), self._checked_arms(action))
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": regret}

@@ -5,7 +5,7 @@ The Gymnasium views do the same by keyword: `observation="features"` or `"statis
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -13,6 +13,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.bandit import EpisodicBandit
 from fedbandit_envs.envs.episode import episode_regret
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.protocol.observations import (
@@ -33,12 +34,18 @@ Outcome = tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool]
 class _BanditWrapper(BaseParallelWrapper[str, Any, int]):
     """A wrapper that looks at the bandit beneath it, however many other wrappers are between them."""
 
+    #: The keyword of gymnasium.make() that does the same for Gymnasium's environments.
+    in_gymnasium: ClassVar[str]
+
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
         bandit = env.unwrapped
         if not isinstance(bandit, HiddenContextBandit):
+            remedy = "fb.make() makes one"
+            if isinstance(bandit, EpisodicBandit):  # a view of Gymnasium
+                remedy = f"for an environment of Gymnasium pass {self.in_gymnasium} to gymnasium.make() instead"
             raise ValueError(
-                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; fb.make() makes one"
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; {remedy}"
             )
         self.bandit = bandit
 
@@ -80,7 +87,16 @@ class _ObservationWrapper(_BanditWrapper):
 
 
 class ExpectedFeatures(_ObservationWrapper):
-    """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i."""
+    """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = ExpectedFeatures(make("fedbandit/Synthetic-v0", num_agents=2, num_arms=4, dim=3))
+    >>> observations, infos = env.reset(seed=0)
+    >>> observations["agent_0"].shape
+    (12,)
+    """
+
+    in_gymnasium = 'observation="features"'
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
@@ -109,8 +125,17 @@ class PullStatistics(_ObservationWrapper):
     """Adds what the agent remembers of its episode: without it a policy without memory can't learn which arm is best.
 
     A Dict gets `pulls` (K,), `rewards` (K,) and `time` (1,), the parts of `observations.pull_statistics` by name; to a
-    flat Box, as of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
+    flat Box, such as that of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = PullStatistics(make("fedbandit/Synthetic-v0", num_agents=1, num_arms=2, max_cycles=10))
+    >>> observations, infos = env.reset(seed=0)
+    >>> observations, *_ = env.step({"agent_0": 1})
+    >>> observations["agent_0"]["pulls"] > 0
+    array([False,  True])
     """
+
+    in_gymnasium = 'observation="statistics"'
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
@@ -140,7 +165,16 @@ class RecordRegret(_BanditWrapper):
     """Puts the regret of the episode in each agent's last info: `info["episode_regret"]`, by kind.
 
     After `pull`, which has no infos, and at any other time `episode_regret()` tells it.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = RecordRegret(make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=1))
+    >>> observations, infos = env.reset(seed=0)
+    >>> *_, infos = env.step({"agent_0": 0, "agent_1": 0})
+    >>> list(infos["agent_0"]["episode_regret"])
+    ['regret', 'distribution_regret', 'paper_regret']
     """
+
+    in_gymnasium = "record_regret=True"
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)

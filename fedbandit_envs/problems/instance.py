@@ -10,11 +10,12 @@ from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
 
 OBSERVES = ("distribution", "context", "truth")
+_LARGEST_MEAN = 1e100  # of a reward: its square, and sums of many of them, are then far from overflow
 _ROUNDING = 1e-9  # by which a Bernoulli mean may leave [0, 1]; it is then drawn as 0 or 1
 
 
@@ -64,7 +65,7 @@ class BanditInstance:
                 f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
                 "drawn from the distribution at each pull"
             )
-        _check_norms("psi, the expected features", self.psi)
+        _check_norms("psi, the expected features", self.psi, self.theta)
         if self.contexts is not None:
             expected = (self.num_agents, self.feature_map.context_dim)
             object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
@@ -81,7 +82,7 @@ class BanditInstance:
             raise ValueError(
                 f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
             )
-        _check_norms("phi, the true features", self.phi)
+        _check_norms("phi, the true features", self.phi, self.theta)
         self._check_guarantees()
         if self.rewards == "bernoulli":
             self._check_bernoulli()
@@ -201,7 +202,7 @@ class BanditInstance:
             num_agents=whole.num_agents,
             num_arms=self.num_arms,
             dim=self.dim,
-            horizon=whole_number("horizon", horizon, at_least=1),
+            horizon=whole_number("horizon", horizon, at_least=1, at_most=LONGEST_HORIZON),
             ell=ell,
             L=L,
             noise_std=self.noise_std if self.rewards == "gaussian" else 0.5,
@@ -257,10 +258,18 @@ def check_kinds(feature_map: object, distribution: object) -> None:
         )
 
 
-def _check_norms(name: str, features: FloatArray) -> None:
-    norms = np.einsum("mad,mad->ma", features, features)
-    if not norms.min() > 0:
-        agent, arm = (int(axis) for axis in np.unravel_index(norms.argmin(), norms.shape))
+def _check_norms(name: str, features: FloatArray, theta: FloatArray) -> None:
+    """Refuse features (M, K, d) of length 0, and those so long that a mean reward <theta_a, phi> could overflow."""
+    with np.errstate(over="ignore"):
+        squares = np.einsum("mad,mad->ma", features, features)
+        largest = np.sqrt(squares.max()) * np.sqrt(np.einsum("ad,ad->a", theta, theta).max())
+    if not largest <= _LARGEST_MEAN:  # NaN too
+        raise ValueError(
+            f"{name}: expected lengths whose product with the length of theta is at most {_LARGEST_MEAN:g}, got "
+            f"{largest:g}; the sums and squares of such rewards can't be computed, so use other units"
+        )
+    if not squares.min() > 0:
+        agent, arm = (int(axis) for axis in np.unravel_index(squares.argmin(), squares.shape))
         raise ValueError(
             f"{name}: expected vectors of positive length, got a zero vector for agent {agent}, arm {arm}; an arm "
             "without features can't be estimated: drop it or change its features"

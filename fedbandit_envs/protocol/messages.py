@@ -58,6 +58,10 @@ class Message:
         object.__setattr__(self, "present", MappingProxyType(masks))
         object.__setattr__(self, "costs", tuple(costs))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy and a pickle are made anew from plain parts, so that a copy is immutable too."""
+        return type(self), (self.kind, dict(self.arrays), self.agents, dict(self.present))
+
     def _check_types(self) -> None:
         if not isinstance(self.kind, str):
             raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}")

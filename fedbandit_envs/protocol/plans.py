@@ -149,6 +149,10 @@ class CheckedPlan(Plan):
         object.__setattr__(self, "length", int(self.length))
         object.__setattr__(self, "_exploration", exploration)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy and a pickle are checked and made read-only anew: arrays that are copied can be written to."""
+        return type(self), (self.explore, self.arm, self.length)
+
     @property
     def exploration(self) -> IntArray:
         """(n,) pulls before `arm`."""
@@ -220,7 +224,7 @@ class Feedback:
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of these agents."""
-        whole = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
+        whole: tuple[NDArray[Any], ...] = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
         return Feedback(*[read_only(array[index]) for array in whole])
 
     def pulls(self) -> IntArray:

@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 from pettingzoo.utils.conversions import parallel_to_aec
+from refusals import assert_refused
 
 import fedbandit_envs as fb
 from fedbandit_envs.envs.episode import Episode
@@ -133,6 +134,22 @@ def test_all_agents_are_truncated_together_at_the_horizon():
         assert truncations == {"agent_0": last, "agent_1": last}
     assert env.agents == []
     assert env.max_num_agents == 2
+
+
+@pytest.mark.parametrize("actions", [np.zeros(3), np.zeros(3, dtype=int), [0, 0, 0], 0, None, "000"])
+@pytest.mark.parametrize("agents", [1, 3])
+def test_actions_without_names_are_refused_in_words(actions, agents):
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=agents)
+    env.reset(seed=0)
+    assert_refused(lambda: env.step(actions), "expected a dict from agent to arm", type(actions).__name__)
+
+
+def test_the_reward_of_the_joint_view_is_the_sum_of_all_agents():
+    joint, env = gymnasium.make("fedbandit/Synthetic-v0", **SMALL), fb.make("fedbandit/Synthetic-v0", **SMALL)
+    joint.reset(seed=2)
+    env.reset(seed=2)
+    paid = env.step(dict.fromkeys(env.agents, 1))[1]
+    assert joint.step(np.ones(3, dtype=int))[1] == pytest.approx(sum(paid.values()), rel=1e-12)
 
 
 def test_outputs_of_one_step_are_not_changed_by_the_next():
