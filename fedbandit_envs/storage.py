@@ -67,14 +67,24 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The tree of a file that `save` wrote; `StoredFileError` if the file is torn or foreign."""
+    """The tree of a file that `save` wrote.
+
+    Raises:
+        StoredFileError: the file is torn or foreign.
+        OSError: the file can't be read.
+    """
     if path.exists() and not path.is_file():  # reading a device or a pipe may never end
-        raise StoredFileError(f"{path}: expected a file, got something else; delete it or move it away")
+        raise StoredFileError(f"{path}: expected a file, got a folder, a pipe or a device; delete it or move it away")
     return from_bytes(path.read_bytes(), str(path))
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all, also when the machine stops."""
+    """Write a file that appears complete or not at all, also when the machine stops.
+
+    Args:
+        path: the file. Its folder must exist; an older file of that name is replaced.
+        content: the whole content.
+    """
     # The name is unique also among threads, and among containers in which process ids are equal.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -90,7 +100,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def to_bytes(tree: Mapping[str, Any]) -> bytes:
-    """The content of the file that `save` writes."""
+    """The content of the file that `save` writes.
+
+    >>> from_bytes(to_bytes({"step": 3}), "example")
+    {'step': 3}
+    """
     arrays: dict[str, NDArray[Any]] = {}
     text = json.dumps(_without_arrays(tree, "", arrays), sort_keys=True)
     members = {_TREE: np.array(text.encode()), **dict(sorted(arrays.items()))}
@@ -100,7 +114,15 @@ def to_bytes(tree: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes, source: str) -> dict[str, Any]:
-    """The tree of a content that `to_bytes` gave; `source` names the content in errors."""
+    """The tree of a content that `to_bytes` made.
+
+    Args:
+        content: the bytes of a file.
+        source: what the content is called in an error.
+
+    Raises:
+        StoredFileError: the content is torn or foreign.
+    """
     try:
         members = _members(content)
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)

@@ -292,7 +292,7 @@ def test_compressed_members_are_refused_before_they_are_unpacked(tmp_path, monke
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have a name")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "state")
-    with pytest.raises(StoredFileError, match="expected a file, got something else"):
+    with pytest.raises(StoredFileError, match="expected a file, got a folder, a pipe or a device"):
         load(tmp_path / "state")
 
 
