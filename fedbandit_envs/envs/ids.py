@@ -1,6 +1,6 @@
 """The ids of the environments, and their entries in the registries of PettingZoo and Gymnasium.
 
-Entries are strings, so that importing the package costs little more than importing these two.
+The entries are strings, so that importing this package costs little more than importing PettingZoo and Gymnasium.
 """
 
 import gymnasium
@@ -11,7 +11,11 @@ PROBLEM_NAMES = ("Synthetic", "MovieLens", "Household", "Linear")  # classes in 
 
 
 def environment_ids() -> list[str]:
-    """The ids of all environments."""
+    """The ids of all environments, as `fb.make` takes them.
+
+    >>> environment_ids()[0]
+    'fedbandit/Synthetic-v0'
+    """
     return [f"{NAMESPACE}/{name}-v0" for name in PROBLEM_NAMES]
 
 

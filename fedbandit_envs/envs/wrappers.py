@@ -1,6 +1,6 @@
-"""PettingZoo wrappers for learners and recorders; they stack, and leave the bulk path `pull` on.
+"""PettingZoo wrappers for learners and recorders; they can be stacked, and plans can still be pulled at once.
 
-The Gymnasium views do the same by keyword: `observation="features"` or `"statistics"`, and `record_regret=True`.
+Gymnasium's views do the same by keywords: `observation="features"` or `"statistics"`, and `record_regret=True`.
 """
 
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from fedbandit_envs.protocol.observations import (
 )
 from fedbandit_envs.protocol.plans import Feedback, Plan
 
-Observations = dict[str, Any]  # by agent
+Observations = dict[str, Any]  # what each agent is shown, by its name
 Infos = dict[str, dict[str, Any]]
 Outcome = tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], Infos]
 
@@ -50,7 +50,7 @@ class _BanditWrapper(BaseParallelWrapper[str, Any, int]):
         self.bandit = bandit
 
     def pull(self, plan: Plan) -> Feedback:
-        """A whole plan at once; nothing here needs to see its single steps."""
+        """Carry out a whole plan at once; no wrapper needs to see its single steps."""
         return self.env.pull(plan)
 
 
@@ -67,7 +67,7 @@ class _ObservationWrapper(_BanditWrapper):
 
     @abstractmethod
     def _changed(self, observations: Observations) -> Observations:
-        """What is shown instead of `observations`, in new arrays."""
+        """What is shown in place of `observations`, in new arrays."""
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of what agent `agent` is shown."""
@@ -76,12 +76,12 @@ class _ObservationWrapper(_BanditWrapper):
         return self._spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         observations, infos = self.env.reset(seed=seed, options=options)
         return self._changed(observations), infos
 
     def step(self, actions: Mapping[str, int]) -> Outcome:
-        """One pull per agent."""
+        """Pull one arm per agent."""
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         return self._changed(observations), rewards, terminations, truncations, infos
 
@@ -112,7 +112,7 @@ class ExpectedFeatures(_ObservationWrapper):
         return features_space(self.bandit.num_arms, self.bandit.dim)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         _, infos = self.env.reset(seed=seed, options=options)
         self._features = flat_features(self.bandit.instance.observed(self.bandit.observe)[1])
         return self._changed({}), infos
@@ -122,7 +122,7 @@ class ExpectedFeatures(_ObservationWrapper):
 
 
 class PullStatistics(_ObservationWrapper):
-    """Adds what the agent remembers of its episode: without it a policy without memory can't learn which arm is best.
+    """Adds what the agent remembers of its episode; without it a policy without memory can't learn which arm is best.
 
     A Dict gets `pulls` (K,), `rewards` (K,) and `time` (1,), the parts of `observations.pull_statistics` by name; to a
     flat Box, such as that of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
@@ -181,11 +181,11 @@ class RecordRegret(_BanditWrapper):
         self.bandit.remember()
 
     def episode_regret(self) -> dict[str, FloatArray]:
-        """(M,) the regret of each agent so far, by kind: "regret", "distribution_regret", "paper_regret"."""
+        """The regret (M,) of each agent so far, by the kinds of `fedbandit_envs.problems.regrets.REGRETS`."""
         return episode_regret(self.bandit.instance, self.bandit.tally.pulls)
 
     def step(self, actions: Mapping[str, int]) -> Outcome:
-        """One pull per agent."""
+        """Pull one arm per agent."""
         *outcome, infos = self.env.step(actions)
         if self.bandit.over:
             by_kind = {kind: regret.tolist() for kind, regret in self.episode_regret().items()}

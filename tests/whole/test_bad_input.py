@@ -126,7 +126,7 @@ ARGUMENTS = {
         "number_agents",
         "did you mean 'num_agents'",
     ),
-    "keyword unlike any other": (lambda: linear(xyz=1), "xyz", "leave it out"),
+    "keyword unlike any other": (lambda: linear(xyz=1), "expected keywords among theta", "got 'xyz'"),
     "unknown keyword through PettingZoo": (
         lambda: pettingzoo.make("parallel", "fedbandit/Synthetic-v0", num_arm=3),
         "num_arm",
