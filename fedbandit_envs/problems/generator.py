@@ -8,7 +8,8 @@ from gymnasium import spaces
 
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.problems.instance import BanditInstance, check_observed
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import check_observed
 from fedbandit_envs.seeding import Stream, generator
 
 

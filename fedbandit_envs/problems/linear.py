@@ -9,7 +9,8 @@ from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.generator import ProblemShape
-from fedbandit_envs.problems.instance import BanditInstance, check_kinds
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import check_kinds
 from fedbandit_envs.validation import real_array, whole_number
 
 

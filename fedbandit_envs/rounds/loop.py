@@ -9,7 +9,7 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
-from fedbandit_envs.problems.instance import OBSERVES
+from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State

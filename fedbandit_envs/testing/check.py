@@ -7,7 +7,7 @@ import numpy as np
 from fedbandit_envs.contexts.distributions import Discrete
 from fedbandit_envs.contexts.features import Identity
 from fedbandit_envs.problems.generator import InstanceGenerator
-from fedbandit_envs.problems.instance import OBSERVES
+from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.protocol.policy import Policy

@@ -13,7 +13,8 @@ import fedbandit_envs as fb
 from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.instance import OBSERVES, BanditInstance
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 from fedbandit_envs.seeding import Randomness, Stream
 
