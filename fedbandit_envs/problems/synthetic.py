@@ -18,9 +18,9 @@ class Synthetic:
     """The paper's synthetic problems.
 
     Every arm has theta_a = e_1. The features of each agent are drawn so that its gaps lie in `gap`, its feature norms
-    lie in [0.5, 1], and each arm is the best with equal probability. A context is the table of an agent's features, which is
-    hidden by Gaussian noise. Agents observe the `mean` and the `std` (each K d numbers) of their mu_i, and rewards have
-    Gaussian noise.
+    lie in [0.5, 1], and each arm is the best with equal probability. A context is the table of an agent's features,
+    which is hidden by Gaussian noise. Agents observe the `mean` and the `std` (each K d numbers) of their mu_i, and
+    rewards have Gaussian noise.
 
     >>> rng = np.random.default_rng(0)
     >>> instance = Synthetic(num_agents=5, gap=0.3, context_std=0.0).instance(rng, rng)
