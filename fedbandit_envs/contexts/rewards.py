@@ -115,7 +115,14 @@ class BernoulliRewards:
 
 @dataclass(frozen=True, eq=False)
 class MixtureRewards:
-    """Gaussian noise around a mean that is drawn anew from finitely many at each pull (resampled Discrete contexts)."""
+    """Gaussian noise around a mean that is drawn anew from finitely many at each pull (resampled Discrete contexts).
+
+    >>> from fedbandit_envs.contexts.distributions import Discrete
+    >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
+    >>> law = MixtureRewards(mu, means=np.array([[[5.0, 6.0], [7.0, 8.0]]]), noise_std=1.0)
+    >>> law.single(np.array([1]), noise=np.array([0.5]), uniforms=np.array([0.1]))
+    array([6.5])
+    """
 
     distribution: "Discrete"  #: mu, whose points are drawn
     means: FloatArray  #: (n, S, K) the mean rewards at each point of the support

@@ -116,5 +116,12 @@ class Tally:
 
 
 def episode_regret(instance: BanditInstance, pulls: IntArray) -> dict[str, FloatArray]:
-    """The pseudo-regret (n,) of each agent after `pulls` (n, K), by the kind of regret."""
+    """The pseudo-regret (n,) of each agent after `pulls` (n, K), by the kind of regret.
+
+    >>> from fedbandit_envs.problems.linear import Linear
+    >>> rng = np.random.default_rng(0)
+    >>> instance = Linear(theta=np.eye(2), features=[[[1.0, 0.0], [0.0, 0.6]]]).instance(rng, rng)
+    >>> episode_regret(instance, np.array([[7, 5]]))["regret"]
+    array([2.])
+    """
     return {kind: np.einsum("mk,mk->m", pulls, instance.gaps(kind)) for kind in REGRETS}

@@ -68,6 +68,7 @@ class StepNoise:
         return place
 
     def _draw(self, block: int) -> None:
+        """Draw the numbers of all steps of a block."""
         law, draws = self._law, self._randomness.draws(block)
         normals = draws.normals(self._steps, law.normals_per_pull)
         self._noise = np.ascontiguousarray(law.noise(normals.swapaxes(0, 1)))

@@ -90,7 +90,12 @@ class ProblemShape:
 
 
 class ShapedGenerator(InstanceGenerator, Protocol):
-    """A generator that tells the shapes of its instances without drawing one."""
+    """A generator that tells the shapes of its instances without drawing one.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> tells_its_shape(Synthetic())
+    True
+    """
 
     def problem_shape(self) -> ProblemShape:
         """The shape of all instances."""
@@ -102,7 +107,12 @@ def tells_its_shape(problem: InstanceGenerator) -> TypeGuard[ShapedGenerator]:
 
 
 def shape_of(problem: InstanceGenerator) -> ProblemShape:
-    """The shape of all instances of a problem; a generator that does not tell it draws an instance, with seed 0."""
+    """The shape of all instances of a problem; a generator that does not tell it draws an instance, with seed 0.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> shape_of(Synthetic(num_agents=7)).num_agents
+    7
+    """
     return problem.problem_shape() if tells_its_shape(problem) else ProblemShape.of(draw_instance(problem, 0))
 
 

@@ -42,8 +42,8 @@ class BanditInstance:
     distribution: ContextDistribution  #: mu, M rows
     contexts: FloatArray | None  #: (M, n) the hidden truth; None when resampled
     noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
-    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
-    context: str = "fixed"  #: or "resampled"
+    rewards: str = "gaussian"  #: "gaussian", or "bernoulli": 1 with probability equal to the mean
+    context: str = "fixed"  #: "fixed", or "resampled" at each pull
     ell: float | None = None  #: public lower end of the feature norms; None: the smallest norm of all agents
     L: float | None = None  #: public upper end of the feature norms; None: the largest norm of all agents
     population: "BanditInstance | None" = None  #: the whole of which this is a shard

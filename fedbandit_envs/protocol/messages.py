@@ -28,7 +28,7 @@ class Cost(NamedTuple):
 
 
 def _empty() -> Mapping[str, BoolArray]:
-    """No masks."""
+    """The default of `present`: no masks."""
     return MappingProxyType({})
 
 

@@ -20,6 +20,9 @@ def no_pulls(num_agents: int, num_arms: int) -> IntArray:
     """A shared array of zeros (n, K), the `explore` of plans that do not explore.
 
     It can never be made writable: all entries are views of one number, whose memory belongs to `bytes`.
+
+    >>> no_pulls(2, 3) is no_pulls(2, 3)
+    True
     """
     return np.broadcast_to(np.frombuffer(bytes(8), dtype=np.int64), (num_agents, num_arms))
 
@@ -138,6 +141,11 @@ class CheckedPlan(Plan):
     """A plan that is known to be valid: whole numbers of 64 bits, in range, in read-only arrays of its own.
 
     Making one checks it, so every object of this class is valid: a changed copy is checked again.
+
+    >>> Plan.play(np.array([0, 5]), num_arms=3).checked(2, 3)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 5; arms count from 0
     """
 
     def __post_init__(self) -> None:

@@ -57,6 +57,7 @@ def check_policy(
 
 
 def _default_problems(observes: str) -> dict[str, InstanceGenerator]:
+    """Small problems of all kinds that a policy which observes this can play."""
     rng = np.random.default_rng(0)
     people = Discrete(rng.uniform(0.2, 0.9, (3, 2, 2)), np.array([[0.5, 0.5], [0.3, 0.7], [1.0, 0.0]]))
     problems: dict[str, InstanceGenerator] = {

@@ -40,7 +40,7 @@ class ProblemCheck:
     """
 
     def __init__(self, policy: Policy, problem: InstanceGenerator, horizon: int | None, seed: int, name: str):
-        self.policy = copy.deepcopy(policy)  # as it was before any run
+        self.policy = copy.deepcopy(policy)  # a copy that no run has touched
         self.problem, self.horizon, self.seed = problem, horizon or _HORIZON, seed
         self.may_grow = horizon is None
         self.observe = observe_for(policy)
@@ -64,6 +64,7 @@ class ProblemCheck:
     def _rounds(
         self, *, truth: int = 0, blocks: Blocks | None = None, apart: bool = False, how: str = ""
     ) -> WatchedRounds:
+        """New rounds of the policy on a scripted environment; `how` says in a fault how they are played."""
         # Drawn anew for each run: a policy that searches the memory finds the truth of its own run or none.
         instance = draw_instance(self.problem, self.seed)
         if truth:
@@ -85,6 +86,7 @@ class ProblemCheck:
         return turns
 
     def _run(self, **how: Any) -> list[Exchange]:
+        """Play one run, and return its turns."""
         rounds = self._rounds(**how)
         rounds.reset(seed=self.seed)
         while not rounds.done:
@@ -93,6 +95,7 @@ class ProblemCheck:
         return rounds._exchanges
 
     def _check_repeats(self, run: list[Exchange]) -> None:
+        """Play the run again beside another one: it must be the same."""
         beside = self._rounds(how="another run beside it")
         beside.reset(seed=self.seed + 1)
         again = self._rounds(how="played again")
@@ -110,6 +113,7 @@ class ProblemCheck:
         )
 
     def _check_splits(self, run: list[Exchange], splits: list[list[list[int]]]) -> None:
+        """Play the run in other blocks of agents: it must be the same."""
         for blocks in splits:
             how = f"in blocks {blocks}"
             self._compare(
@@ -123,8 +127,9 @@ class ProblemCheck:
             )
 
     def _check_other_truths(self, run: list[Exchange]) -> None:
+        """Play the run with other hidden truths behind the same view and rewards: it must be the same."""
         for truth in (1, 2):
-            gc.collect()  # or a policy that searches the memory finds the truth of an earlier run, which is the same
+            gc.collect()  # a policy that searches the memory must find no truth of an earlier run
             self._compare(
                 run,
                 self._run(truth=truth, how="another truth"),
@@ -134,6 +139,7 @@ class ProblemCheck:
             )
 
     def _check_resumed(self, run: list[Exchange]) -> None:
+        """Stop and resume the run many times: it must be the same."""
         how = "stopped and resumed"
         rounds, done, turn = self._rounds(how=how), list[Exchange](), 0
         rounds.reset(seed=self.seed)
@@ -167,6 +173,7 @@ class ProblemCheck:
             raise PolicyFault("state is not plain", self.place, f"{error}; keep it as arrays or numbers") from error
 
     def _compare(self, run: list[Exchange], other: list[Exchange], fault: str, how: str, advice: str) -> None:
+        """Raise a fault if two runs differ."""
         difference = first_difference(run, other)
         if difference:
             raise PolicyFault(fault, self.place, f"expected the same run when {how}, got {difference}; {advice}")
