@@ -62,13 +62,16 @@ def real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
     >>> real_numbers("std", [1, 2], "of shape (n,)")
     array([1., 2.])
     """
-    refusal = f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}"
+
+    def refusal(remedy: str = "") -> ValueError:
+        return ValueError(f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}{remedy}")
+
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{refusal}; the lists on one level must have equal lengths") from error
+        raise refusal("; the lists on one level must have equal lengths") from error
     if given.dtype.kind not in "biuf":
-        raise ValueError(refusal)
+        raise refusal()
     return np.array(given, dtype=np.float64, order="C")
 
 
