@@ -2,9 +2,9 @@
 
 Each stream is `SeedSequence(seed, spawn_key=(stream, number))`. Agents are numbered in groups of 4096, and each group
 after the first has a stream of its own, `spawn_key=(stream, number, group)`. A block of agents draws the numbers of the
-whole groups its agents belong to and keeps its rows, so no result depends on who else is in the block, and a process
-that holds some groups of a large problem draws for these alone. No generator outlives a plan, so nothing of it needs to
-be saved.
+whole groups to which its agents belong, and keeps its own rows. So no result depends on who else is in the block, and a
+process that holds some groups of a large problem draws for these groups alone. No generator lives longer than a plan,
+so the state of a generator never needs to be saved.
 """
 
 from collections.abc import Callable
@@ -16,30 +16,38 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.validation import whole_number
 
-GROUP = 4096  # agents whose random numbers come from one generator
+GROUP = 4096  # so many agents get their random numbers from one generator
 
 
 class Stream(IntEnum):
-    """What the random numbers are for."""
+    """What random numbers are for; each purpose has streams of its own, so that none changes another's numbers."""
 
-    INSTANCE = 0
-    CONTEXTS = 1
-    PLANS = 2  # the rewards of a whole plan
-    STEPS = 3  # the rewards of single steps
-    POLICY = 4
-    EPISODE = 5
-    FAULTS = 6
-    SHORT_PLANS = 7  # the rewards of plans of one step
-    SERVER = 8
+    INSTANCE = 0  #: the problem of an episode
+    CONTEXTS = 1  #: what is hidden about the contexts
+    PLANS = 2  #: the rewards of a whole plan
+    STEPS = 3  #: the rewards of single steps
+    POLICY = 4  #: the random numbers of a policy's agents
+    EPISODE = 5  #: the seeds of the episodes after the first
+    FAULTS = 6  #: which reports are lost
+    SHORT_PLANS = 7  #: the rewards of plans of one step
+    SERVER = 8  #: the random numbers of a policy's server
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:
-    """The generator of one stream, `key` being the stream and a running number."""
+    """The generator of one stream; `key` is the stream and a running number.
+
+    >>> generator(0, Stream.PLANS, 3).random() == generator(0, Stream.PLANS, 3).random()
+    True
+    """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 def derived_seed(seed: int, *key: int) -> int:
-    """A seed that depends on `seed` and `key`, and from which `seed` can't be found."""
+    """A seed of 128 bits that depends on `seed` and `key`, and from which `seed` can't be found.
+
+    >>> derived_seed(0, Stream.POLICY) == derived_seed(0, Stream.POLICY), derived_seed(0, 1) == derived_seed(1, 1)
+    (True, False)
+    """
     words = np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint32)
     return int(sum(int(word) << (32 * place) for place, word in enumerate(words)))
 
@@ -50,7 +58,7 @@ def fresh_seed() -> int:
 
 
 def checked_seed(seed: int | None) -> int | None:
-    """`seed` if it is one."""
+    """The seed itself; refuses what is neither None nor a whole number of at least 0."""
     return None if seed is None else whole_number("seed", seed, at_least=0)
 
 
@@ -62,6 +70,11 @@ class RowDraws:
         key: the stream and a running number, as `generator` takes them.
         num_agents: the number of agents of the whole problem, M.
         rows: (n,) the numbers of the block's agents; None: all M, in order.
+
+    >>> whole = RowDraws(0, (Stream.PLANS, 0), num_agents=5).normals(2)
+    >>> block = RowDraws(0, (Stream.PLANS, 0), num_agents=5, rows=np.array([3])).normals(2)
+    >>> whole.shape, bool((block == whole[[3]]).all())
+    ((5, 2), True)
     """
 
     def __init__(self, seed: int, key: tuple[int, ...], num_agents: int, rows: IntArray | None = None):
@@ -75,11 +88,11 @@ class RowDraws:
         self._generators = {group: generator(seed, *key, *([group] if group else [])) for group in groups}
 
     def normals(self, *shape: int) -> FloatArray:
-        """Standard normals, (n, *shape)."""
+        """The next standard normals, (n, *shape)."""
         return self._drawn(np.random.Generator.standard_normal, shape)
 
     def uniforms(self, *shape: int) -> FloatArray:
-        """Uniforms in [0, 1), (n, *shape)."""
+        """The next uniforms in [0, 1), (n, *shape)."""
         return self._drawn(np.random.Generator.random, shape)
 
     def _drawn(self, draw: Callable[..., FloatArray], shape: tuple[int, ...]) -> FloatArray:
@@ -100,15 +113,20 @@ class RowDraws:
 
 @dataclass(frozen=True, eq=False)
 class Randomness:
-    """The source of a block's random numbers: `draws(j)` for its j-th plan."""
+    """The source of a block's random numbers: `draws(j)` gives those of its plan or step j.
 
-    seed: int
-    stream: Stream
-    num_agents: int  # of the whole problem, M
-    rows: IntArray | None = None  # (n,) the block's agents; None: all, in order
+    >>> randomness = Randomness(seed=0, stream=Stream.POLICY, num_agents=3)
+    >>> randomness.draws(7).uniforms().shape
+    (3,)
+    """
+
+    seed: int  #: the seed of the stream
+    stream: Stream  #: what the numbers are for
+    num_agents: int  #: the number of agents of the whole problem, M
+    rows: IntArray | None = None  #: (n,) the numbers of the block's agents; None: all M, in order
 
     def draws(self, number: int) -> RowDraws:
-        """The numbers of plan `number`."""
+        """The random numbers of plan or step `number`."""
         return RowDraws(self.seed, (self.stream, number), self.num_agents, self.rows)
 
 

@@ -68,19 +68,29 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The tree of a file that `save` wrote; `StoredFileError` if the file is torn or foreign."""
+    """The tree of a file that `save` wrote.
+
+    Raises:
+        StoredFileError: the file is torn or foreign.
+        OSError: the file can't be read.
+    """
     return from_bytes(read_whole(path), str(path))
 
 
 def read_whole(path: Path) -> bytes:
     """The content of a file; `StoredFileError` where the path leads to something else, such as a device."""
     if path.exists() and not path.is_file():  # reading a device or a pipe may never end
-        raise StoredFileError(f"{path}: expected a file, got something else; delete it or move it away")
+        raise StoredFileError(f"{path}: expected a file, got a folder, a pipe or a device; delete it or move it away")
     return path.read_bytes()
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all, also when the machine stops."""
+    """Write a file that appears complete or not at all, also when the machine stops.
+
+    Args:
+        path: the file. Its folder must exist; an older file of that name is replaced.
+        content: the whole content.
+    """
     # The name is unique also among threads, and among containers in which process ids are equal.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -96,7 +106,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def to_bytes(tree: Mapping[str, Any]) -> bytes:
-    """The content of the file that `save` writes."""
+    """The content of the file that `save` writes.
+
+    >>> from_bytes(to_bytes({"step": 3}), "example")
+    {'step': 3}
+    """
     arrays: dict[str, NDArray[Any]] = {}
     text = json.dumps(_without_arrays(tree, "", arrays), sort_keys=True)
     members = {_TREE: np.array(text.encode()), **dict(sorted(arrays.items()))}
@@ -106,7 +120,15 @@ def to_bytes(tree: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes, source: str) -> dict[str, Any]:
-    """The tree of a content that `to_bytes` gave; `source` names the content in errors."""
+    """The tree of a content that `to_bytes` made.
+
+    Args:
+        content: the bytes of a file.
+        source: what the content is called in an error.
+
+    Raises:
+        StoredFileError: the content is torn or foreign.
+    """
     try:
         members = _members(content)
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
@@ -153,28 +175,47 @@ def _members(content: bytes) -> dict[str, NDArray[Any]]:
     return members
 
 
+def plain_value(name: str, value: Any) -> Any:
+    """An array, a number, a text or None, as it can be stored; numbers of numpy become those of Python.
+
+    Args:
+        name: what the value is called in an error.
+        value: the value. An array is returned as it is, and is not copied.
+
+    Raises:
+        ValueError: the value is something else. Nothing is ever pickled, so objects can't be stored.
+
+    >>> plain_value("count", np.int64(3))
+    3
+    >>> plain_value("log", [1, 2])
+    Traceback (most recent call last):
+        ...
+    ValueError: log: expected an array of numbers or texts, a number, a text or None, got list
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise ValueError(f"{name}: expected an array of numbers or texts, a number, a text or None, got {kind}")
+
+
 def _without_arrays(tree: Mapping[str, Any], prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """The tree for JSON; its arrays are put into `arrays` instead."""
     plain: dict[str, Any] = {}
     for name, value in tree.items():
         if not isinstance(name, str) or not name or "/" in name:
             raise ValueError(f"name: expected a text without '/', got {name!r} in {prefix or 'the tree'}; rename it")
-        if isinstance(value, np.generic):
-            value = value.item()
         if isinstance(value, Mapping):
             plain[name] = _without_arrays(value, f"{prefix}{name}/", arrays)
-        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            continue
+        plain[name] = plain_value(prefix + name, value)
+        if isinstance(value, np.ndarray):
             member = f"arrays/{prefix}{name}"
             arrays[member] = value
             plain[name] = [member]
-        elif value is None or isinstance(value, (bool, int, float, str)):
-            plain[name] = value
-        else:
-            kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-            raise ValueError(
-                f"{prefix}{name}: expected arrays of plain numbers or texts, numbers, strings or None, got {kind}; "
-                "convert it first: nothing is pickled"
-            )
     return plain
 
 

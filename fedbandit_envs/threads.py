@@ -1,7 +1,7 @@
 """Linear algebra on one thread.
 
-Sums over agents are split among threads, so their last bits depend on how many there are, and the arrays of a run are
-so small that a second thread costs more than it saves.
+Sums over agents are split among threads, so their last bits depend on the number of threads. The arrays of a run are
+also so small that a second thread costs more than it saves.
 """
 
 import sys
@@ -13,13 +13,20 @@ from threadpoolctl import ThreadpoolController
 
 
 class OneThread(ContextDecorator):
-    """While anybody is within it, linear algebra runs on one thread; afterwards on as many as before."""
+    """A context manager and decorator within which linear algebra runs on one thread.
+
+    Afterwards it runs on as many threads as before. Several threads may be within at the same time: the last one that
+    leaves gives the other threads back.
+
+    >>> with one_thread:
+    ...     pass
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._within = 0
-        self._limits: list[Any] = []  # one, and another for the library that scipy brings when it is first needed
-        self._libraries: dict[bool, ThreadpoolController] = {}  # by whether scipy's is among them
+        self._limits: list[Any] = []  # active limits: numpy's BLAS, and scipy's own once scipy.linalg is imported
+        self._libraries: dict[bool, ThreadpoolController] = {}  # the key says whether scipy's BLAS is among them
 
     def __enter__(self) -> None:
         scipy = "scipy.linalg" in sys.modules
@@ -38,4 +45,4 @@ class OneThread(ContextDecorator):
                     self._limits.pop().restore_original_limits()
 
 
-one_thread = OneThread()
+one_thread = OneThread()  #: the one that the whole library uses

@@ -1,4 +1,7 @@
-"""Checks at the door: every message says what was expected, what came, and what to do."""
+"""Checks at the door: every message says what was expected and what came, and what to do where there is a choice.
+
+The form of a message is "NAME: expected ..., got ...", and "; " before a remedy.
+"""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, read_only
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,9 +24,19 @@ _REPR = Repr()
 
 
 def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> FloatArray:
-    """A finite float array of the given shape, read-only and nobody else's.
+    """A finite float array of the given shape: a copy that is read-only.
 
-    A string in `shape` names an axis of any positive length.
+    Args:
+        name: what the value is called in an error.
+        value: numbers, in nested lists or in an array.
+        shape: the length of each axis. A string stands for an axis of any positive length, and names it in an error.
+
+    >>> real_array("theta", [[1, 2]], ("arms", 2))
+    array([[1., 2.]])
+    >>> real_array("theta", [[1, 2]], ("arms", 3))
+    Traceback (most recent call last):
+        ...
+    ValueError: theta: expected shape (arms, 3), got (1, 2)
     """
     expected = "(" + ", ".join(str(axis) for axis in shape) + ("," if len(shape) == 1 else "") + ")"
     array = real_numbers(name, value, f"of shape {expected}")
@@ -32,55 +45,85 @@ def real_array(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> Flo
     )
     if not fits:
         empty = ", no axis of length 0" if 0 in array.shape else ""
-        raise ValueError(
-            f"{name}: expected shape {expected}{empty}, got {array.shape}; reshape it or check the other arguments"
-        )
+        raise ValueError(f"{name}: expected shape {expected}{empty}, got {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite numbers, got {_first_bad(array)}; remove NaN and infinity first")
-    array.setflags(write=False)
-    return array
+        raise ValueError(f"{name}: expected finite numbers, got {_first_bad(array)}")
+    return read_only(array)
 
 
 def real_numbers(name: str, value: ArrayLike, of_shape: str) -> FloatArray:
-    """A new float array of any shape, in C order; `of_shape` is what the message asks for."""
+    """A new float array of any shape, in C order.
 
-    def refusal() -> ValueError:
-        return ValueError(
-            f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}; pass numbers, in lists of "
-            "equal lengths or as an array"
-        )
+    Args:
+        name: what the value is called in an error.
+        value: numbers, in nested lists or in an array.
+        of_shape: the words by which an error asks for a shape, such as "of shape (n,)".
+
+    >>> real_numbers("std", [1, 2], "of shape (n,)")
+    array([1., 2.])
+    """
+
+    def refusal(remedy: str = "") -> ValueError:
+        return ValueError(f"{name}: expected an array of real numbers {of_shape}, got {_REPR.repr(value)}{remedy}")
 
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise refusal() from error
+        raise refusal("; the lists on one level must have equal lengths") from error
     if given.dtype.kind not in "biuf":
         raise refusal()
     return np.array(given, dtype=np.float64, order="C")
 
 
 def _first_bad(array: FloatArray) -> str:
+    """The first entry that is not finite, and where it stands."""
     where = tuple(int(axis) for axis in np.argwhere(~np.isfinite(array))[0])
     return f"{array[where]} at index {where}"
 
 
-def whole_number(name: str, value: Any, at_least: int) -> int:
-    """`value` as an int, refused below `at_least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise ValueError(
-            f"{name}: expected a whole number of at least {at_least}, got {_REPR.repr(value)}; pass such a number"
-        )
+def whole_number(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
+    """The value as an int; refuses what is not a whole number or lies outside the range.
+
+    Args:
+        name: what the value is called in an error.
+        value: the value. True and False are no numbers, and neither is 3.0.
+        at_least: the smallest number that is allowed.
+        at_most: the largest number that is allowed; None: there is none.
+
+    >>> whole_number("trials", 5, at_least=1)
+    5
+    >>> whole_number("trials", 0, at_least=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: trials: expected a whole number of at least 1, got 0
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not whole or value < at_least or (at_most is not None and value > at_most):
+        limits = f"of at least {at_least}" if at_most is None else f"of at least {at_least} and at most {at_most}"
+        raise ValueError(f"{name}: expected a whole number {limits}, got {_REPR.repr(value)}")
     return int(value)
 
 
 def real_number(name: str, value: Any, *, above: float | None = None, at_least: float | None = None) -> float:
-    """`value` as a finite float, refused at or below `above`, or below `at_least`."""
+    """The value as a finite float; refuses what is not a number or lies outside the range.
+
+    Args:
+        name: what the value is called in an error.
+        value: the value. True, False and texts are no numbers.
+        above: the number must be larger than this; None: there is no such bound.
+        at_least: the number must not be smaller than this; None: there is no such bound.
+
+    >>> real_number("noise_std", 1, at_least=0)
+    1.0
+    >>> real_number("L", 0, above=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: L: expected a finite number above 0, got 0
+    """
 
     def refusal() -> ValueError:
         bound = f" above {above}" if above is not None else f" of at least {at_least}" if at_least is not None else ""
-        return ValueError(
-            f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}; pass a number in that range"
-        )
+        return ValueError(f"{name}: expected a finite number{bound}, got {_REPR.repr(value)}")
 
     if isinstance(value, (bool, np.bool_, str, bytes)) or (isinstance(value, np.ndarray) and value.ndim):
         raise refusal()
@@ -98,30 +141,52 @@ def real_number(name: str, value: Any, *, above: float | None = None, at_least: 
 
 
 def probability(name: str, value: Any) -> float:
-    """`value` as a float strictly between 0 and 1."""
+    """The value as a float; refuses what does not lie strictly between 0 and 1.
+
+    >>> probability("delta", 0.1)
+    0.1
+    """
     number = real_number(name, value)
     if not 0 < number < 1:
-        raise ValueError(f"{name}: expected a number strictly between 0 and 1, got {value!r}; 0.1 is usual")
+        raise ValueError(f"{name}: expected a number strictly between 0 and 1, got {value!r}")
     return number
 
 
 def true_or_false(name: str, value: Any) -> bool:
-    """`value` if it is True or False."""
+    """The value as a bool; refuses everything but True and False.
+
+    >>> true_or_false("same_arms", True)
+    True
+    """
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name}: expected True or False, got {value!r}; pass one of them")
+        raise ValueError(f"{name}: expected True or False, got {_REPR.repr(value)}")
     return bool(value)
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:
-    """`value` if it is one of `choices`."""
+    """The value; refuses what is none of `choices`, and names the nearest of them.
+
+    >>> one_of("context", "fixed", ("fixed", "resampled"))
+    'fixed'
+    >>> one_of("context", "resample", ("fixed", "resampled"))
+    Traceback (most recent call last):
+        ...
+    ValueError: context: expected one of 'fixed', 'resampled', got 'resample'; did you mean 'resampled'?
+    """
     if not isinstance(value, str) or value not in choices:
-        hint = nearest(value, choices) or "; choose one of these"
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {_REPR.repr(value)}{hint}")
+        expected = ", ".join(map(repr, choices))
+        raise ValueError(f"{name}: expected one of {expected}, got {_REPR.repr(value)}{nearest(value, choices)}")
     return value
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
-    """A hint with the known names most like `name`, or nothing."""
+    """The end of an error, which names the known names that are most like `name`; empty if there are none.
+
+    >>> nearest("Fed-PEDC", ["Fed-PECD", "Uniform"])
+    "; did you mean 'Fed-PECD'?"
+    >>> nearest("xyz", ["Fed-PECD", "Uniform"])
+    ''
+    """
     by_letters = {choice.lower(): choice for choice in known}
     matches = [by_letters[match] for match in get_close_matches(str(name).lower(), list(by_letters), n=3, cutoff=0.5)]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
@@ -150,7 +215,7 @@ def needs(package: str, extra: str, instead: str = "") -> None:
 
 
 _Value = TypeVar("_Value")
-_CHECK = "fedbandit_envs.check"  # the key of a field's check in its metadata, which other libraries may use too
+_CHECK = "fedbandit_envs.check"  # a field's check is kept in its metadata under this key
 
 
 def checked(default: _Value, check: Callable[..., object], **arguments: Any) -> _Value:
@@ -178,7 +243,7 @@ def checked(default: _Value, check: Callable[..., object], **arguments: Any) -> 
     >>> Settings(delta=1.5)
     Traceback (most recent call last):
         ...
-    ValueError: delta: expected a number strictly between 0 and 1, got 1.5; 0.1 is usual
+    ValueError: delta: expected a number strictly between 0 and 1, got 1.5
     """
     made: _Value = field(default=default, metadata={_CHECK: partial(check, **arguments)})
     return made
@@ -201,7 +266,11 @@ def optional(check: Callable[..., object]) -> Callable[..., object]:
 def check_fields(instance: "DataclassInstance") -> None:
     """Run the check of every field of a dataclass that was declared with `checked`, in the order of the fields.
 
-    Call it in `__post_init__`. A subclass inherits that method and with it the checks of the fields it adds.
+    Call it in `__post_init__`. A subclass inherits that method and with it the checks of the fields it adds. The class
+    in the example of `checked` does so.
+
+    Raises:
+        ValueError: the first field whose value its check refuses.
     """
     for parameter in fields(instance):
         check = parameter.metadata.get(_CHECK)

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, read_only
 
 RANK_TOLERANCE = 1e-6
 """A set of vectors spans a direction when its singular value there exceeds this share of the largest one."""
@@ -56,9 +56,7 @@ def span(vectors: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
 @lru_cache(maxsize=32)
 def _identity(d: int) -> FloatArray:
     """`np.eye`, which takes longer than what is done with it here; read-only."""
-    identity = np.eye(d)
-    identity.setflags(write=False)
-    return identity
+    return read_only(np.eye(d))
 
 
 def invert(matrices: FloatArray) -> FloatArray:

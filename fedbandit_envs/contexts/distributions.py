@@ -18,7 +18,7 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw, SampledRewards
 from fedbandit_envs.validation import real_array
 
-_CHUNK = 2**20  # feature entries held at a time by the quadrature
+_CHUNK = 2**20  # the quadrature holds at most so many entries of features at a time
 
 
 class ContextDistribution(ABC):
@@ -47,31 +47,31 @@ class ContextDistribution(ABC):
     @property
     @abstractmethod
     def dim(self) -> int:
-        """n, the length of a context."""
+        """The length of a context, n."""
 
     @abstractmethod
     def rows(self, index: IntArray) -> Self:
-        """The distributions of these agents alone."""
+        """The distributions of the agents with these positions, in this order."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> FloatArray:
-        """One context per agent, (M, n)."""
+        """Draw one context per agent, (M, n)."""
 
     @abstractmethod
     def encode(self) -> dict[str, FloatArray]:
-        """mu as named arrays, each (M, ...): row i is the observation of agent i."""
+        """mu as named arrays, each (M, ...); row i is what agent i observes. There may be any number of arrays."""
 
     @abstractmethod
     def nodes(self) -> tuple[FloatArray, FloatArray]:
-        """Points (M, S, n) and weights (M, S) with which expectations under mu_i are computed."""
+        """S points per agent (M, S, n) and their weights (M, S), by which expectations under mu_i are computed."""
 
     @property
     def known(self) -> FloatArray | None:
-        """The contexts (M, n) where agents know them exactly, else None."""
+        """The contexts (M, n) if agents know them exactly, else None."""
         return None
 
     def bounds(self) -> Mapping[str, tuple[float, float]]:
-        """The lower and upper end of the arrays of `encode`, by name; an array that is not named has no bounds."""
+        """The lower and upper end of arrays of `encode`, by name; an array that is left out has no bounds."""
         return {}
 
     def space(self) -> spaces.Dict:
@@ -85,11 +85,11 @@ class ContextDistribution(ABC):
 
     @property
     def normals_per_context(self) -> int:
-        """How many standard normals `from_normals` makes one context of."""
+        """How many standard normals `from_normals` takes for one context."""
         return self.dim
 
     def from_normals(self, normals: FloatArray) -> FloatArray:
-        """S contexts per agent, (M, S, n), from standard normals (M, S, normals_per_context)."""
+        """Make S contexts per agent, (M, S, n), of standard normals (M, S, normals_per_context)."""
         name = type(self).__name__
         raise ValueError(
             f"distribution: expected one with from_normals for context='resampled', got {name} without it; define "
@@ -100,18 +100,23 @@ class ContextDistribution(ABC):
         """The law of rewards whose context is drawn anew at each pull: <theta_a, phi(a, c)> plus Gaussian noise.
 
         The default draws each context by `from_normals`. A distribution with a closed form gives a faster law.
+
+        Args:
+            feature_map: phi, from contexts to features.
+            theta: (K, d) the parameters of the arms.
+            noise_std: the standard deviation of the noise of one reward.
         """
         if type(self).from_normals is ContextDistribution.from_normals:
             self.from_normals(np.empty((self.num_agents, 0, self.normals_per_context)))  # says what is missing
         return SampledRewards(self, feature_map, theta, noise_std)
 
     def expected_features(self, feature_map: FeatureMap) -> FloatArray:
-        """psi_{a,i} = E[phi(a, c)], (M, K, d)."""
+        """The expected features psi_{a,i} = E[phi(a, c)] under mu_i, (M, K, d)."""
         check_fit(self, feature_map)
         return self._averaged(lambda phi, weights: np.einsum("msad,ms->mad", phi, weights), feature_map)
 
     def reward_covariance(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
-        """Cov_{c ~ mu_i}(theta_a^T phi(a, c), theta_b^T phi(b, c)), (M, K, K)."""
+        """The covariances of theta_a^T phi(a, c) and theta_b^T phi(b, c) under mu_i, (M, K, K)."""
         check_fit(self, feature_map)
 
         def covariance(phi: FloatArray, weights: FloatArray) -> FloatArray:
@@ -129,7 +134,7 @@ class ContextDistribution(ABC):
         return np.inf
 
     def _averaged(self, average: Callable[[FloatArray, FloatArray], FloatArray], feature_map: FeatureMap) -> FloatArray:
-        """`average(phi, weights)` over the nodes, some agents at a time."""
+        """The rows of `average(phi, weights)` over the nodes, for some agents at a time to bound the memory."""
         first_points, _ = self.rows(np.arange(1)).nodes()
         size = max(1, _CHUNK // (first_points.shape[1] * feature_map.num_arms * feature_map.dim))
         parts = []
@@ -141,7 +146,7 @@ class ContextDistribution(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PointMass(ContextDistribution):
-    """Contexts that are known exactly.
+    """Contexts that are known exactly: the setting without hidden contexts.
 
     >>> PointMass([[0.3, 0.4]]).sample(np.random.default_rng(0))
     array([[0.3, 0.4]])
@@ -161,11 +166,11 @@ class PointMass(ContextDistribution):
 
     @property
     def dim(self) -> int:
-        """n, the length of a context."""
+        """The length of a context, n."""
         return self.points.shape[1]
 
     def rows(self, index: IntArray) -> "PointMass":
-        """The distributions of these agents alone."""
+        """The distributions of the agents with these positions, in this order."""
         return PointMass(self.points[index])
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
@@ -178,7 +183,7 @@ class PointMass(ContextDistribution):
         return self.points
 
     def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
-        """Noise alone: a known context is the same at each pull."""
+        """Normal rewards with the noise alone, because a known context is the same at each pull."""
         return GaussianRewards(np.einsum("ad,mad->ma", theta, self.expected_features(feature_map)), noise_std)
 
     def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
@@ -186,17 +191,17 @@ class PointMass(ContextDistribution):
         return 0.0
 
     def encode(self) -> dict[str, FloatArray]:
-        """`context` (M, n)."""
+        """One array: `context` (M, n)."""
         return {"context": self.points}
 
     def nodes(self) -> tuple[FloatArray, FloatArray]:
-        """One node per agent."""
+        """One node per agent, with weight 1."""
         return self.points[:, None], np.ones((self.num_agents, 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Discrete(ContextDistribution):
-    """One of S contexts, with known weights, for example the members of a household.
+    """One of S contexts per agent, with known weights: for example one of the members of a household.
 
     >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
     >>> mu.choose(np.array([[0.1, 0.9]]))
@@ -228,26 +233,26 @@ class Discrete(ContextDistribution):
 
     @property
     def dim(self) -> int:
-        """n, the length of a context."""
+        """The length of a context, n."""
         return self.support.shape[2]
 
     def rows(self, index: IntArray) -> "Discrete":
-        """The distributions of these agents alone."""
+        """The distributions of the agents with these positions, in this order."""
         return Discrete(self.support[index], self.weights[index])
 
     def choose(self, uniforms: FloatArray) -> IntArray:
-        """The support point that each of the uniforms (M, ...) selects; never one of weight 0."""
+        """The number of the support point that each of the uniforms (M, ...) selects, never one of weight 0."""
         cumulative = self.weights.cumsum(axis=1)
         cumulative = (cumulative / cumulative[:, -1:])[:, :-1]
         return (uniforms[..., None] >= cumulative.reshape(len(cumulative), *[1] * (uniforms.ndim - 1), -1)).sum(axis=-1)
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
-        """One point of the support per agent, (M, n)."""
+        """Draw one point of the support per agent, (M, n)."""
         chosen = self.choose(rng.random(self.num_agents))
         return self.support[np.arange(self.num_agents), chosen]
 
     def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
-        """A mixture over the points of the support."""
+        """A mixture of normal rewards over the points of the support."""
         at_support = np.einsum("msad,ad->msa", feature_map(self.support), theta)
         return MixtureRewards(self, at_support, noise_std)
 
@@ -259,20 +264,20 @@ class Discrete(ContextDistribution):
         return float(((highest - lowest) / 2).max() ** 2)
 
     def bounds(self) -> Mapping[str, tuple[float, float]]:
-        """Weights are not negative."""
+        """The lower end of `weights`, which is 0."""
         return {"weights": (0.0, np.inf)}
 
     def encode(self) -> dict[str, FloatArray]:
-        """`support` (M, S, n) and `weights` (M, S)."""
+        """Two arrays: `support` (M, S, n) and `weights` (M, S)."""
         return {"support": self.support, "weights": self.weights}
 
     def nodes(self) -> tuple[FloatArray, FloatArray]:
-        """The support itself."""
+        """The support and its weights: sums over them are exact."""
         return self.support, self.weights
 
 
 def check_fit(distribution: ContextDistribution, feature_map: FeatureMap) -> None:
-    """Refuse a feature map that takes contexts of another length."""
+    """Refuse a feature map that takes contexts of another length than the distribution has."""
     if distribution.dim != feature_map.context_dim:
         raise ValueError(
             f"feature_map: expected contexts of length {feature_map.context_dim}, got a distribution over contexts of "

@@ -12,7 +12,13 @@ from fedbandit_envs.validation import whole_number
 
 @runtime_checkable
 class FeatureMap(Protocol):
-    """phi, for all arms at once: contexts (..., n) to features (..., K, d)."""
+    """The map phi for all arms at once: it takes contexts (..., n) to features (..., K, d).
+
+    A map of your own needs these four members, and no base class. `FeatureFunction` makes one of a function.
+
+    >>> is_feature_map(Identity(num_arms=3, dim=2))
+    True
+    """
 
     @property
     def num_arms(self) -> int:
@@ -34,6 +40,10 @@ class LinearMap(FeatureMap, Protocol):
     """A feature map that is linear in the context: with Gaussian contexts everything is then exact and fast.
 
     A map of your own is taken for linear if its class has the method `reward_matrix`.
+
+    >>> Table(num_arms=2, dim=2).reward_matrix(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[1., 2., 0., 0.],
+           [0., 0., 3., 4.]])
     """
 
     def reward_matrix(self, theta: FloatArray) -> FloatArray:
@@ -41,7 +51,7 @@ class LinearMap(FeatureMap, Protocol):
 
 
 def is_linear(feature_map: FeatureMap) -> TypeGuard[LinearMap]:
-    """Whether the map has a `reward_matrix`.
+    """Whether the map says that it is linear: its class has a method `reward_matrix`.
 
     >>> is_linear(Table(3, 2)), is_linear(FeatureFunction(np.cos, 3, 2, 1))
     (True, False)
@@ -50,14 +60,17 @@ def is_linear(feature_map: FeatureMap) -> TypeGuard[LinearMap]:
 
 
 def is_feature_map(value: object) -> TypeGuard[FeatureMap]:
-    """Whether `value` has what a FeatureMap has; isinstance with a protocol says the same, but takes much longer."""
+    """Whether `value` has the members of a FeatureMap.
+
+    isinstance with a protocol says the same, but takes much longer.
+    """
     named = all(hasattr(value, name) for name in ("num_arms", "dim", "context_dim"))
     return named and callable(value) and not isinstance(value, type)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The context is the table of features itself, row by row: n = K d.
+    """The map of contexts that are the table of features itself, row by row: n = K d.
 
     >>> Table(num_arms=2, dim=2)(np.array([1.0, 2.0, 3.0, 4.0]))
     array([[1., 2.],
@@ -72,7 +85,7 @@ class Table:
 
     @property
     def context_dim(self) -> int:
-        """n = K d."""
+        """The length of a context, n = K d."""
         return self.num_arms * self.dim
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
@@ -88,7 +101,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Identity:
-    """The context is the feature vector of every arm: phi(a, c) = c, n = d.
+    """The map of contexts that are the feature vector of every arm: phi(a, c) = c, n = d.
 
     >>> Identity(num_arms=2, dim=2)(np.array([1.0, 2.0]))
     array([[1., 2.],
@@ -103,7 +116,7 @@ class Identity:
 
     @property
     def context_dim(self) -> int:
-        """n = d."""
+        """The length of a context, n = d."""
         return self.dim
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
@@ -135,8 +148,7 @@ class FeatureFunction:
         whole_number("context_dim", self.context_dim, at_least=1)
         if not callable(self.function):
             raise ValueError(
-                f"function: expected one that takes contexts (N, n) to features (N, K, d), got {self.function!r}; pass "
-                "a function or any other callable"
+                f"function: expected one that takes contexts (N, n) to features (N, K, d), got {self.function!r}"
             )
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
@@ -154,7 +166,7 @@ class FeatureFunction:
                 f"{flat.shape}, got {features.shape}; the function takes all contexts at once"
             )
         if not np.isfinite(features).all():
-            raise ValueError("feature_map: expected finite features, got NaN or infinity; check the function")
+            raise ValueError("feature_map: expected finite features, got NaN or infinity")
         features = np.array(features, dtype=np.float64, order="C")  # the order decides how later sums are rounded
         return features.reshape(*contexts.shape[:-1], self.num_arms, self.dim)
 

@@ -16,7 +16,10 @@ from fedbandit_envs.validation import real_array, real_numbers
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(ContextDistribution):
-    """A normal distribution: give `std` (independent coordinates) or a full `covariance`.
+    """A normal distribution around `mean`, with `std` (independent coordinates) or with a full `covariance`.
+
+    Under a linear feature map its expected features and rewards are exact; under any other map they come from the rules
+    of `fedbandit_envs.contexts.quadrature`.
 
     >>> mu = Gaussian([[0.0, 1.0], [2.0, 3.0]], std=0.05)
     >>> sorted(mu.encode())
@@ -34,7 +37,7 @@ class Gaussian(ContextDistribution):
         object.__setattr__(self, "mean", mean)
         if (self.std is None) == (self.covariance is None):
             came = "neither" if self.std is None else "both"
-            raise ValueError(f"Gaussian: expected either std or covariance, got {came}; pass exactly one of them")
+            raise ValueError(f"Gaussian: expected either std or covariance, got {came}")
         if self.std is not None:
             object.__setattr__(self, "std", _checked_std(self.std, mean.shape))
         else:
@@ -47,11 +50,11 @@ class Gaussian(ContextDistribution):
 
     @property
     def dim(self) -> int:
-        """n, the length of a context."""
+        """The length of a context, n."""
         return self.mean.shape[1]
 
     def rows(self, index: IntArray) -> "Gaussian":
-        """The distributions of these agents alone."""
+        """The distributions of the agents with these positions, in this order."""
 
         def own(spread: FloatArray | None) -> FloatArray | None:
             return spread if spread is None or len(spread) == 1 else spread[index]
@@ -63,7 +66,7 @@ class Gaussian(ContextDistribution):
         return self.std  # type: ignore[return-value]
 
     def from_normals(self, normals: FloatArray) -> FloatArray:
-        """Contexts (M, S, n) from standard normals (M, S, n)."""
+        """Make S contexts per agent, (M, S, n), of standard normals (M, S, n)."""
         if self._std is not None:
             return self.mean[:, None] + self._std[:, None] * normals
         return self.mean[:, None] + np.einsum("msj,mij->msi", normals, np.broadcast_to(self._root, self._full()))
@@ -73,18 +76,18 @@ class Gaussian(ContextDistribution):
 
     @cached_property
     def _root(self) -> FloatArray:
-        """A with A A^T = covariance, (1 or M, n, n); by eigenvalues, since the covariance may be singular."""
+        """A matrix A with A A^T = covariance, (1 or M, n, n); by eigenvalues, since the covariance may be singular."""
         assert self.covariance is not None  # asked for only where there is no std
         values, vectors = np.linalg.eigh(self.covariance)
         rounding = self.dim * np.finfo(np.float64).eps * values[:, -1:]  # below it, an eigenvalue is 0
         return vectors * np.sqrt(np.where(values > rounding, values, 0))[:, None, :]
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
-        """One context per agent, (M, n)."""
+        """Draw one context per agent, (M, n)."""
         return self.from_normals(rng.standard_normal((self.num_agents, 1, self.dim)))[:, 0]
 
     def bounds(self) -> Mapping[str, tuple[float, float]]:
-        """Standard deviations are not negative."""
+        """The lower end of `std`, which is 0."""
         return {"std": (0.0, np.inf)}
 
     def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
@@ -96,27 +99,27 @@ class Gaussian(ContextDistribution):
         return GaussianRewards(means, np.sqrt(variance + noise_std**2))
 
     def encode(self) -> dict[str, FloatArray]:
-        """`mean` (M, n), and `std` (M, n) or `covariance` (M, n, n)."""
+        """Two arrays: `mean` (M, n), and `std` (M, n) or `covariance` (M, n, n)."""
         if self._std is not None:
             return {"mean": self.mean, "std": np.broadcast_to(self._std, self.mean.shape)}
         assert self.covariance is not None  # one of the two is always there
         return {"mean": self.mean, "covariance": np.broadcast_to(self.covariance, self._full())}
 
     def nodes(self) -> tuple[FloatArray, FloatArray]:
-        """Those of `fedbandit_envs.contexts.quadrature`."""
+        """The points and weights of a fixed rule of `fedbandit_envs.contexts.quadrature`."""
         points, weights = standard_normal_rule(self.dim)
         spread = np.broadcast_to(points, (self.num_agents, *points.shape))
         return self.from_normals(spread), np.broadcast_to(weights, (self.num_agents, len(weights)))
 
     def expected_features(self, feature_map: FeatureMap) -> FloatArray:
-        """psi_{a,i} = E[phi(a, c)], (M, K, d); exact for a linear map."""
+        """The expected features psi_{a,i} = E[phi(a, c)] under mu_i, (M, K, d); exact for a linear map."""
         check_fit(self, feature_map)
         if is_linear(feature_map):
             return feature_map(self.mean)
         return super().expected_features(feature_map)
 
     def reward_covariance(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
-        """Cov_{c ~ mu_i}(theta_a^T phi(a, c), theta_b^T phi(b, c)), (M, K, K); exact for a linear map."""
+        """The covariances of theta_a^T phi(a, c) and theta_b^T phi(b, c) under mu_i; exact for a linear map."""
         if not is_linear(feature_map):
             return super().reward_covariance(feature_map, theta)
         check_fit(self, feature_map)
@@ -136,7 +139,7 @@ class Gaussian(ContextDistribution):
 
 
 def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: FloatArray | None) -> Gaussian:
-    """Rows of a checked Gaussian need no second eigenvalue decomposition."""
+    """A Gaussian of rows of a checked one, which needs no second eigenvalue decomposition."""
     part = object.__new__(Gaussian)
     for name, value in (("mean", mean), ("std", std), ("covariance", covariance)):
         object.__setattr__(part, name, value)
@@ -144,6 +147,7 @@ def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: Fl
 
 
 def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
+    """The standard deviations as (1 or M, n), for a mean of `shape` (M, n)."""
     agents, n = shape
     expected = f"a number, (n,), (1, n), (M, 1) or (M, n) for M, n = {shape}"
     array = real_numbers("std", std, f"of shape {expected}")
@@ -152,17 +156,18 @@ def _checked_std(std: FloatArray | float, shape: tuple[int, ...]) -> FloatArray:
         raise ValueError(f"std: expected {expected}, got shape {array.shape}; use covariance= for full matrices")
     array = real_array("std", array, array.shape)
     if (array < 0).any():
-        raise ValueError(f"std: expected numbers of at least 0, got {array.min():g}; it is a standard deviation")
+        raise ValueError(f"std: expected numbers of at least 0, got {array.min():g}")
     return np.broadcast_to(array, (len(array) if array.ndim == 2 else 1, n))
 
 
 def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -> FloatArray:
+    """The covariances as (1 or M, n, n), for a mean of `shape` (M, n)."""
     agents, n = shape
     array = real_numbers("covariance", covariance, "of shape (n, n) or (M, n, n)")  # type: ignore[arg-type]
-    shared = array.shape == (1, n, n)  # as it is kept
+    shared = array.shape == (1, n, n)  # the form in which a shared covariance is kept
     expected = (n, n) if array.ndim == 2 else (1 if shared else agents, n, n)
     array = real_array("covariance", array, expected).reshape(-1, n, n)
-    scale = np.abs(array).max(axis=(1, 2))  # of each matrix: a large one must not excuse another's faults
+    scale = np.abs(array).max(axis=(1, 2))  # one scale per matrix: a large one must not excuse another's faults
     asymmetry = np.abs(array - array.transpose(0, 2, 1)).max(axis=(1, 2))
     if (asymmetry > 1e-9 * scale).any():
         raise ValueError(
@@ -172,7 +177,6 @@ def _checked_covariance(covariance: FloatArray | None, shape: tuple[int, ...]) -
     smallest = np.linalg.eigvalsh(array)[:, 0]
     if (smallest < -1e-9 * scale).any():
         raise ValueError(
-            f"covariance: expected positive semi-definite matrices, got an eigenvalue of {smallest.min():g}; "
-            "a covariance has none below 0"
+            f"covariance: expected positive semi-definite matrices, got an eigenvalue of {smallest.min():g}"
         )
     return array

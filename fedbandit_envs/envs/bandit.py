@@ -1,29 +1,35 @@
-"""Successive episodes of a problem, in arrays: PettingZoo's environment and Gymnasium's views are shells of this."""
+"""Successive episodes of a problem, in arrays: PettingZoo's environment and Gymnasium's views are built on this."""
 
 from typing import Any
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import PointMass
 from fedbandit_envs.envs.episode import Episode, Tally
-from fedbandit_envs.problems.generator import InstanceGenerator
+from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance, shape_of
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed, generator
+from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON
+from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number
 
 RENDER_MODES = ("ansi", "rgb_array", "human")
 
 
 class EpisodeSeeds:
-    """The seeds of successive episodes: the given one first, then others that follow from it."""
+    """The seeds of successive episodes: the given one first, then others that follow from it.
+
+    >>> seeds = EpisodeSeeds()
+    >>> first, second = seeds.next(7), seeds.next(None)
+    >>> first, seeds.next(7) == first, seeds.next(None) == second
+    (7, True, True)
+    """
 
     def __init__(self) -> None:
         self._first: int | None = None
         self._number = 0
 
     def next(self, seed: int | None) -> int:
-        """The seed of the episode that starts now."""
+        """The seed of the episode that starts now; None: the one that follows from the seeds before."""
         seed = checked_seed(seed)
         if seed is not None or self._first is None:
             self._first, self._number = fresh_seed() if seed is None else seed, 0
@@ -32,20 +38,16 @@ class EpisodeSeeds:
         return derived_seed(self._first, Stream.EPISODE, self._number)
 
 
-def draw_instance(problem: InstanceGenerator, seed: int) -> BanditInstance:
-    """The instance of an episode: problem and hidden contexts come from streams of their own."""
-    return problem.instance(generator(seed, Stream.INSTANCE), generator(seed, Stream.CONTEXTS))
-
-
 class EpisodicBandit:
-    """A block of agents in one episode after the other.
+    """A block of agents that plays one episode after the other.
 
     Args:
-        problem: what is drawn at each reset, for example `Synthetic(num_agents=100)`.
+        problem: the problem family of which each reset draws an instance, for example `Synthetic(num_agents=100)`.
         rows: the numbers of the block's agents; None: all. An agent meets the same rewards whoever else is there.
         max_cycles: the horizon T, after which all agents are truncated.
-        observe: "distribution" (mu_i as it is) or "context" (a point mass at the true context: the exact setting).
-        render_mode: "ansi", "rgb_array", "human" or None.
+        observe: "distribution" (agents are shown mu_i) or "context" (they are shown a point mass at their true context,
+            which is the exact setting).
+        render_mode: "ansi" (a text), "rgb_array", "human" (a window) or None.
     """
 
     def __init__(
@@ -58,63 +60,60 @@ class EpisodicBandit:
         render_mode: str | None = None,
     ):
         self.problem = problem
-        self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1)
+        self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1, at_most=LONGEST_HORIZON)
         self.observe = one_of("observe", observe, ("distribution", "context"))
         if render_mode is not None:
             one_of("render_mode", render_mode, RENDER_MODES)
         self.render_mode = render_mode
         self.over = False
-        self._remember = render_mode is not None  # the tally: pictures need it
+        self._remember = render_mode is not None  # whether the next episodes keep a tally; pictures need it
         self._rows = rows
-        self._prototype = self._drawn(draw_instance(problem, 0))  # all instances of a problem have its shapes
-        self._shape = self._prototype.num_agents, self._prototype.num_arms
-        self._prototype.observed(observe)  # refuses what can't be observed now, not at the first reset
+        self._shape = shape_of(problem)
+        self._block_size = self._shape.num_agents if rows is None else len(rows)
+        self._mu_space = self._shape.space(observe)
         self._seeds = EpisodeSeeds()
         self._episode: Episode | None = None
         self._tally: Tally | None = None
 
-    def _drawn(self, whole: BanditInstance) -> BanditInstance:
-        return whole if self._rows is None else whole.rows(self._rows)
-
     @property
     def episode(self) -> Episode:
-        """The running episode."""
+        """The running episode, or the last one when it is over."""
         if self._episode is None:
-            raise ValueError("expected reset() before this call, got an environment that was never reset; call reset()")
+            raise ValueError("env: expected reset() before this call, got an environment that was never reset")
         return self._episode
 
     @property
     def instance(self) -> BanditInstance:
-        """The problem of the running episode, with its truth: for recorders, never for policies."""
+        """The problem of the running episode with its truth; it is for recorders, never for policies."""
         return self.episode.instance
 
     @property
     def exact(self) -> bool:
         """Whether agents are shown their true contexts."""
-        return self.observe == "context" or isinstance(self._prototype.distribution, PointMass)
+        return self.observe == "context" or self._shape.exact
 
     @property
     def resampled(self) -> bool:
         """Whether each pull draws a new context."""
-        return self._prototype.context == "resampled"
+        return self._shape.context == "resampled"
 
     @property
     def num_arms(self) -> int:
-        """K."""
-        return self._prototype.num_arms
+        """The number of arms, K."""
+        return self._shape.feature_map.num_arms
 
     @property
     def dim(self) -> int:
-        """d."""
-        return self._prototype.dim
+        """The length of a feature vector, d."""
+        return self._shape.feature_map.dim
 
     @property
     def steps(self) -> int:
-        """Steps taken in this episode."""
+        """The number of steps taken in this episode."""
         return self.episode.steps
 
     def remember(self) -> None:
-        """Keep the tally of pulls and rewards, from the next reset on."""
+        """Keep a tally of pulls and rewards from the next reset on."""
         self._remember = True
 
     @property
@@ -129,15 +128,17 @@ class EpisodicBandit:
         return self._tally
 
     def _restart(self, seed: int | None) -> None:
-        """A new episode: of the given seed, or the next one."""
+        """Start a new episode: with the given seed, or with the one that follows from the seeds before."""
         self.episode_seed = self._seeds.next(seed)
         whole = draw_instance(self.problem, self.episode_seed)
-        self._episode = Episode(self._drawn(whole), self.episode_seed, whole.num_agents, self._rows)
-        self._tally = Tally(self.instance.num_agents, self.instance.num_arms) if self._remember else None
+        self._shape.check(whole)
+        block = whole if self._rows is None else whole.rows(self._rows)
+        self._episode = Episode(block, self.episode_seed, whole.num_agents, self._rows)
+        self._tally = Tally(self._block_size, self.num_arms) if self._remember else None
         self.over = False
 
     def _running(self) -> Episode:
-        """The episode, if it can be stepped."""
+        """The episode; refuses one that is over."""
         episode = self.episode
         if self.over:
             raise ValueError(
@@ -146,8 +147,8 @@ class EpisodicBandit:
         return episode
 
     def _checked_arms(self, arms: Any) -> IntArray:
-        """Arms (n,) as whole numbers in range."""
-        num_agents, num_arms = self._shape
+        """The arms (n,) as whole numbers of 64 bits; refuses what are no arms."""
+        num_agents, num_arms = self._block_size, self.num_arms
         try:
             array = np.asarray(arms)
         except ValueError:  # ragged
@@ -158,7 +159,7 @@ class EpisodicBandit:
                 f"{array.shape}; an arm is an int from 0 to {num_arms - 1}"
             )
         array = array.astype(np.int64, copy=False)
-        if array.view(np.uint64).max() >= num_arms:  # what is below 0 becomes huge: one pass for both ends
+        if array.view(np.uint64).max() >= num_arms:  # numbers below 0 become huge, so one maximum checks both ends
             place = int(np.flatnonzero((array < 0) | (array >= num_arms))[0])
             raise ValueError(
                 f"actions: expected arms from 0 to {num_arms - 1}, got {array[place]} for "
@@ -167,7 +168,7 @@ class EpisodicBandit:
         return array
 
     def _play(self, episode: Episode, arms: IntArray) -> FloatArray:
-        """(n,) rewards of one pull per agent."""
+        """Pull `arms` (n,) once, and return the rewards (n,)."""
         rewards = episode.step(arms)
         if self._tally is not None:
             self._tally.add_step(arms, rewards)
@@ -178,10 +179,11 @@ class EpisodicBandit:
         return rewards
 
     def _end(self) -> None:
+        """Mark the episode as over."""
         self.over = True
 
     def render(self) -> Any:
-        """The state of play: text ("ansi"), an RGB array, or a window."""
+        """Show the state of play: as a text ("ansi"), an RGB array ("rgb_array") or in a window ("human")."""
         if self.render_mode is None:
             raise ValueError(
                 "render: expected a render_mode of 'ansi', 'rgb_array' or 'human', got None; pass it to make()"
@@ -192,7 +194,7 @@ class EpisodicBandit:
         return rendering.render(self.render_mode, self.instance, tally.pulls, tally.steps, self.max_cycles, self._rows)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window of `render`, if there is one."""
         if self.render_mode == "human":
             from fedbandit_envs.envs import rendering
 

@@ -1,6 +1,6 @@
 """The ids of the environments, and their entries in the registries of PettingZoo and Gymnasium.
 
-Entries are strings, so that importing the package costs little more than importing these two.
+The entries are strings, so that importing this package costs little more than importing PettingZoo and Gymnasium.
 """
 
 import re
@@ -28,7 +28,11 @@ _ID = re.compile(r"(?P<namespace>[A-Za-z0-9_]+)/(?P<name>[A-Za-z0-9_]+)-v(?P<ver
 
 
 def environment_ids() -> list[str]:
-    """The ids of all environments: those of this package, of other installed packages, and the registered ones."""
+    """The ids of all environments: those of this package, of other installed packages, and the registered ones.
+
+    >>> environment_ids()[0]
+    'fedbandit/Synthetic-v0'
+    """
     return list(PROBLEMS)
 
 

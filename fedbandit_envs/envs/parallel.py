@@ -1,4 +1,4 @@
-"""The multi-agent environment: a thin PettingZoo shell over an array core."""
+"""The multi-agent environment of PettingZoo: a thin shell over an episode in arrays."""
 
 from collections.abc import Mapping
 from operator import itemgetter
@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
-from fedbandit_envs.envs.episode import UpcomingSteps
+from fedbandit_envs.envs.step_noise import UpcomingSteps
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Feedback, Plan
@@ -23,11 +23,25 @@ Observation = dict[str, FloatArray]
 class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     """M agents in different linear bandits; agent i observes mu_i, the distribution of its hidden context.
 
+    It is a parallel environment of PettingZoo: all agents act at every step. `fb.make(id)` makes one by its id; make
+    one yourself for a problem of your own. Learners call `reset` and `step`. Policies are played by `fb.play`, which
+    carries out whole plans at once by `pull`.
+
     Args:
-        problem: what is drawn at each reset, for example `Synthetic(num_agents=100)`.
+        problem: the problem family of which each reset draws an instance, for example `Synthetic(num_agents=100)`.
         max_cycles: the horizon T, after which all agents are truncated.
-        observe: "distribution" (mu_i as it is) or "context" (a point mass at the true context: the exact setting).
-        render_mode: "ansi", "rgb_array", "human" or None.
+        observe: "distribution" (agents are shown mu_i) or "context" (they are shown a point mass at their true context,
+            which is the exact setting).
+        render_mode: "ansi" (a text), "rgb_array", "human" (a window) or None.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> env = HiddenContextBandit(Synthetic(num_agents=2, num_arms=3), max_cycles=100)
+    >>> observations, infos = env.reset(seed=0)
+    >>> sorted(observations["agent_0"])
+    ['mean', 'std']
+    >>> observations, rewards, terminations, truncations, infos = env.step({"agent_0": 2, "agent_1": 0})
+    >>> list(rewards), truncations
+    (['agent_0', 'agent_1'], {'agent_0': False, 'agent_1': False})
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as PettingZoo declares it: an instance may have its own
@@ -46,31 +60,34 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         render_mode: str | None = None,
     ):
         super().__init__(problem, max_cycles=max_cycles, observe=observe, render_mode=render_mode)
-        self._space = self._prototype.observed(observe)[0].space()
-        self.possible_agents = [f"agent_{number}" for number in range(self._prototype.num_agents)]
+        self.possible_agents = [f"agent_{number}" for number in range(self._shape.num_agents)]
         self.agents: list[str] = []
         self._observation_spaces: dict[str, spaces.Dict] = {}
         self._action_spaces: dict[str, spaces.Discrete] = {}
-        # The dicts of a step are copied from this one, and actions read in one go: faster than one by one.
+        # A step copies its dicts from this one, and reads all actions by one call: both are faster than one by one.
         self._going = dict.fromkeys(self.possible_agents, False)
         self._of_all = itemgetter(*self.possible_agents)
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """The space of mu_i."""
+        """The space of what agent `agent` is shown: the arrays of its mu_i by name."""
         if agent not in self._observation_spaces:
             self._observation_spaces[agent] = spaces.Dict(
-                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._space.items()}  # type: ignore[attr-defined,arg-type]
+                {name: spaces.Box(box.low, box.high, dtype=np.float64) for name, box in self._mu_space.items()}  # type: ignore[attr-defined,arg-type]
             )
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Discrete:
-        """The arms."""
+        """The arms of agent `agent`, numbered from 0."""
         if agent not in self._action_spaces:
             self._action_spaces[agent] = spaces.Discrete(self.num_arms)
         return self._action_spaces[agent]
 
     def view(self, observe: str | None = None) -> View:
-        """What the agents know, in arrays; `observe` defaults to the environment's."""
+        """What the agents know, in arrays, for policies.
+
+        Args:
+            observe: "distribution", "context" or "truth"; None: what the environment shows.
+        """
         randomness = Randomness(
             derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, len(self.possible_agents)
         )
@@ -79,17 +96,23 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance, and return what agents are shown and empty infos.
+
+        Args:
+            seed: the seed of the episode; None: the one that follows from the seeds before.
+            options: not used; PettingZoo passes them.
+        """
         self.start(seed)
         return self._observations(), {agent: {} for agent in self.agents}
 
     def start(self, seed: int | None = None) -> None:
-        """`reset` for who doesn't look at observations, such as policies that are given a `view`."""
+        """Do what `reset` does, but without observations: policies are given a `view` in their place."""
         self._restart(seed)
-        self._batch: Observation = {}  # of all agents, (M, ...); made when somebody looks
+        self._batch: Observation = {}  # the arrays (M, ...) of all agents, made at the first look
         self.agents = self.possible_agents[:]
 
     def _observations(self) -> dict[str, Observation]:
+        """What each agent is shown, in new arrays."""
         if not self._batch:
             shown, _ = self.instance.observed(self.observe)
             self._batch = {name: np.ascontiguousarray(rows) for name, rows in shown.encode().items()}
@@ -112,7 +135,14 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
     def step(
         self, actions: Mapping[str, int]
     ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """One pull per agent."""
+        """Pull one arm per agent.
+
+        Args:
+            actions: an arm for each agent.
+
+        Returns:
+            Observations, rewards, terminations (always False), truncations (True at the horizon) and infos, by agent.
+        """
         agents = self.possible_agents
         paid = self._play(self._running(), self._arms(actions))
         rewards: dict[str, float] = {**self._going}
@@ -130,11 +160,11 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         self.agents = []
 
     def _arms(self, actions: Mapping[str, int]) -> IntArray:
-        """The actions as one checked array (M,)."""
+        """The actions as one array (M,); refuses what are no actions of all agents."""
         num_agents = len(self.possible_agents)
         try:
             arms = self._of_all(actions) if num_agents > 1 else [self._of_all(actions)]
-        except TypeError:
+        except (TypeError, IndexError):  # lists and arrays raise these when asked for a name
             raise ValueError(
                 f"actions: expected a dict from agent to arm, got {type(actions).__name__}; "
                 "{agent: arm for agent in env.agents} is one"
@@ -146,13 +176,15 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             ) from None
         if len(actions) != num_agents:
             unknown = ", ".join(sorted(map(str, set(actions) - set(self.possible_agents))))
-            raise ValueError(
-                f"actions: expected agents agent_0 to agent_{num_agents - 1}, got also {unknown}; leave them out"
-            )
+            raise ValueError(f"actions: expected agents agent_0 to agent_{num_agents - 1}, got also {unknown}")
         return self._checked_arms(arms)
 
     def pull(self, plan: Plan) -> Feedback:
-        """A whole plan at once: equal in distribution to stepping, at a cost that does not grow with its length."""
+        """Carry out a whole plan at once: the same in distribution as stepping, and much faster if it is long.
+
+        Args:
+            plan: what all agents do, for at most the number of steps that are left.
+        """
         episode = self._running()
         plan = plan.checked(len(self.possible_agents), self.num_arms)
         left = self.max_cycles - episode.steps
@@ -169,23 +201,26 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
 
     @property
     def tallies(self) -> bool:
-        """Whether this episode keeps the tally of pulls and rewards, so that somebody wants to see each plan."""
+        """Whether this episode keeps a tally of pulls and rewards; every plan must then go through `pull`."""
         return self._tally is not None
 
     def upcoming(self, most: int) -> UpcomingSteps:
-        """The rewards of the next plans of one step, `most` of them or fewer; `skip` says how many were played."""
+        """The random numbers of the next plans of one step: `most` plans or fewer.
+
+        Nothing is counted: the caller plays some of these plans, and then says with `skip` how many.
+        """
         episode = self._running()
         whole_number("most", most, at_least=1)
         return episode.upcoming(min(most, self.max_cycles - episode.steps))
 
     def skip(self, steps: int) -> None:
-        """Count `steps` plans of one step, whose rewards `upcoming` gave."""
+        """Count `steps` plans of one step, which were played with the numbers of `upcoming`."""
         self.episode.skip(steps)
         if self.episode.steps >= self.max_cycles:
             self._end()
 
     def resume(self, steps: int, plans: int) -> None:
-        """Go on with an episode that has come to `steps` steps and `plans` plans, right after its reset."""
+        """Go on, right after a reset, as if `steps` steps and `plans` plans of this episode had been played."""
         self.episode.steps, self.episode.plans = steps, plans
         if steps >= self.max_cycles:
             self._end()

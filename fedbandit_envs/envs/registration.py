@@ -80,15 +80,23 @@ def split_keywords(
 ) -> tuple[InstanceGenerator, dict[str, Any]]:
     """The problem of an environment built from its keywords, and the keywords of the environment.
 
-    `taken` are keywords that the caller knows what to do with: they are among those a message offers.
+    Args:
+        name: the name of a problem, such as "Synthetic".
+        keywords: the keywords of both, mixed; an unknown one is refused.
+        taken: keywords that the caller has taken out already; an error offers them too.
+
+    >>> split_keywords("Synthetic", {"num_agents": 3, "max_cycles": 10})[1]
+    {'max_cycles': 10}
     """
     problem = problem_class(one_of("problem", short_name(name), [short_name(id) for id in environment_ids()]))
     known = list(inspect.signature(problem).parameters)
     offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:
         if keyword not in known and keyword not in _ENV_KEYWORDS:
-            hint = nearest(keyword, offered) or "; leave it out"
-            raise ValueError(f"{problem.__name__}: expected keywords among {', '.join(offered)}, got {keyword!r}{hint}")
+            raise ValueError(
+                f"{problem.__name__}: expected keywords among {', '.join(offered)}, got "
+                f"{keyword!r}{nearest(keyword, offered)}"
+            )
     own = {keyword: value for keyword, value in keywords.items() if keyword in known}
     return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
 
@@ -103,12 +111,22 @@ def parallel_env(problem: str, **keywords: Any) -> HiddenContextBandit:
 
 
 def aec_env(problem: str, **keywords: Any) -> Any:
-    """The same environment, one agent after the other."""
+    """The environment of PettingZoo in which one agent acts after the other."""
     return parallel_to_aec(parallel_env(problem, **keywords))
 
 
 def make(id: str, **keywords: Any) -> HiddenContextBandit:
-    """Create an environment by its id: `make("fedbandit/Synthetic-v0", num_agents=100, max_cycles=2**17)`."""
+    """Create an environment by its id.
+
+    Args:
+        id: one of `fb.environment_ids()`.
+        keywords: the keywords of the problem, such as `num_agents`, and those of the environment: `max_cycles`,
+            `observe` and `render_mode`, which `HiddenContextBandit` explains.
+
+    >>> env = make("fedbandit/Synthetic-v0", num_agents=100, max_cycles=2**17)
+    >>> len(env.possible_agents), env.num_arms
+    (100, 10)
+    """
     one_of("id", id, environment_ids())
     if keywords.get("max_cycles") is not None:
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default

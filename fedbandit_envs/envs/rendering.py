@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WINDOW = "fedbandit"
-_MOST_ROWS = 40  # agents in a picture
-_MOST_LINES = 10  # agents in a text
-_MOST_ARMS = 12  # arms whose pulls are listed in a text
+_MOST_ROWS = 40  # a picture shows at most so many agents
+_MOST_LINES = 10  # a text shows at most so many agents
+_MOST_ARMS = 12  # a text lists the pulls of at most so many arms
 
 
 def render(
@@ -26,9 +26,22 @@ def render(
     max_cycles: int,
     rows: IntArray | None = None,
 ) -> str | NDArray[np.uint8] | None:
-    """The state of play after `pulls` (n, K): a text, an RGB array (height, width, 3), or a drawing in a window.
+    """The state of play: a text, an RGB array (height, width, 3), or None after drawing it in a window.
 
-    `rows` are the agents' numbers, when they are not all there are.
+    Args:
+        mode: "ansi", "rgb_array" or "human".
+        instance: the problem of the agents that are shown.
+        pulls: (n, K) how often each agent has pulled each arm.
+        steps: the number of steps taken.
+        max_cycles: the horizon, T.
+        rows: (n,) the numbers of the agents; None: all, in order.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> rng = np.random.default_rng(0)
+    >>> instance = Synthetic(num_agents=1, num_arms=2).instance(rng, rng)
+    >>> print(render("ansi", instance, np.zeros((1, 2), dtype=np.int64), 0, 100))
+    step 0 of 100   regret per agent: mean 0
+    agent 0: best arm 1, pulled 0 times; regret 0; pulls 0 0
     """
     agents = np.arange(len(pulls)) if rows is None else rows
     if mode == "ansi":
@@ -47,12 +60,14 @@ def close() -> None:
 
 
 def _headline(regret: FloatArray, steps: int, max_cycles: int, agents: IntArray) -> str:
+    """The line above a text or a picture."""
     worst = int(regret.argmax())
     spread = f", worst {regret[worst]:.4g} (agent {agents[worst]})" if len(regret) > 1 else ""
     return f"step {steps:,} of {max_cycles:,}   regret per agent: mean {regret.mean():.4g}{spread}"
 
 
 def _text(instance: BanditInstance, pulls: IntArray, steps: int, max_cycles: int, agents: IntArray) -> str:
+    """The state of play in words, one line per agent."""
     regret, best = episode_regret(instance, pulls)["regret"], instance.means.argmax(axis=1)
     lines = [_headline(regret, steps, max_cycles, agents)]
     for place in _spread(len(pulls), _MOST_LINES):
@@ -72,7 +87,7 @@ def _spread(number: int, most: int) -> IntArray:
 
 
 def _image(*state: Any) -> NDArray[np.uint8]:
-    # A canvas of its own: pyplot and its state stay out of it.
+    """The picture as an RGB array; a canvas of its own leaves pyplot and its state alone."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -84,12 +99,13 @@ def _image(*state: Any) -> NDArray[np.uint8]:
 
 
 def _show(*state: Any) -> None:
+    """Draw the picture in the window."""
     from matplotlib import pyplot
 
     figure = pyplot.figure(_WINDOW)
     figure.clear()
     _draw(figure, *state)
-    if figure.canvas.required_interactive_framework is None:  # no display
+    if figure.canvas.required_interactive_framework is None:  # there is no display
         figure.canvas.draw()
     else:
         pyplot.show(block=False)
@@ -99,7 +115,7 @@ def _show(*state: Any) -> None:
 def _draw(
     figure: "Figure", instance: BanditInstance, pulls: IntArray, steps: int, max_cycles: int, agents: IntArray
 ) -> None:
-    """Left the share of pulls of each arm, right the regret, one line an agent."""
+    """Draw the shares of pulls of each arm on the left and the regret on the right, one line per agent."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import MaxNLocator
 

@@ -39,19 +39,22 @@ Info = dict[str, Any]
 
 
 class _View(EpisodicBandit):
-    """What the views share.
+    """What all views have in common.
 
     Args:
         problem: the name of the problem, for example "Synthetic".
         rows: the numbers of the agents that are looked at; None: all.
         observation: "features" (a flat Box of psi), "distribution" (mu_i as a Dict of Boxes) or "statistics" (psi and
             what the agent remembers of its episode, `observations.pull_statistics`, in one flat Box).
-        record_regret: put the `episode_regret` of each kind in the last info of an episode.
-        keywords: those of the problem and of the environment.
+        record_regret: whether the last info of an episode has the `episode_regret` of each kind.
+        keywords: the keywords of the problem, and `max_cycles`, `observe` and `render_mode` of the environment.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 - see Gymnasium's
-    _keywords: ClassVar[tuple[str, ...]] = ("observation", "record_regret")  # beside the environment's
+    _keywords: ClassVar[tuple[str, ...]] = (
+        "observation",
+        "record_regret",
+    )  # taken by the view itself
 
     def __init__(
         self,
@@ -65,8 +68,8 @@ class _View(EpisodicBandit):
         generator, rest = split_keywords(problem, keywords, self._keywords)
         if rows is not None and generator.num_agents is not None and rows.max() >= generator.num_agents:
             raise ValueError(
-                f"agent: expected a number from 0 to {generator.num_agents - 1}, got {rows.max()}; choose another or "
-                "raise num_agents"
+                f"agent: expected a number from 0 to {generator.num_agents - 1}, got {rows.max()}; num_agents is their "
+                "number"
             )
         self.observation = one_of("observation", observation, OBSERVATIONS)
         self.record_regret = record_regret
@@ -77,7 +80,7 @@ class _View(EpisodicBandit):
     def _agent_space(self) -> spaces.Box | spaces.Dict:
         """The space of one agent's observation."""
         if self.observation == "distribution":
-            return self._prototype.observed(self.observe)[0].space()
+            return self._mu_space
         features = features_space(self.num_arms, self.dim)
         if self.observation == "features":
             return features
@@ -89,7 +92,7 @@ class _View(EpisodicBandit):
         self._mu = self.instance.observed(self.observe)[0].encode()
 
     def _observations(self) -> Observation:
-        """Those of all agents, in new arrays whose first axis is the agents'."""
+        """What all agents are shown, in new arrays with one row per agent."""
         if self.observation == "distribution":
             return {name: rows.copy() for name, rows in self._mu.items()}
         if self.observation == "features":
@@ -98,7 +101,7 @@ class _View(EpisodicBandit):
         return np.concatenate([self._features, statistics], axis=1)
 
     def _regret(self) -> dict[str, FloatArray] | None:
-        """(n,) the regret of each agent by kind, when the episode is over and if it was asked for."""
+        """The regret (n,) of each agent by kind, if the episode is over and regret is recorded; else None."""
         return episode_regret(self.instance, self.tally.pulls) if self.over and self.record_regret else None
 
 
@@ -107,25 +110,31 @@ class _SingleView(_View, gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _observed(self) -> Observation:
-        """The observation."""
+        """What the learner is shown now."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         self._restart(seed)
-        gymnasium.Env.reset(self, seed=seed)  # for those who look at env.np_random: nothing here draws from it
+        gymnasium.Env.reset(self, seed=seed)  # sets env.np_random, from which nothing here draws
         return self._observed(), {}
 
 
 class JointView(_SingleView):
-    """All agents as one: it chooses an arm for each and is paid the sum.
+    """All agents as one learner, which chooses an arm for each of them.
 
-    "features" and "statistics" are flat, agent after agent; the arrays of "distribution", and of the last info's
-    `episode_regret`, have an axis for the agents.
+    The reward of a step is the sum of the rewards of all agents, not their mean. "features" and "statistics" are flat,
+    agent after agent. The arrays of "distribution", and of the last info's `episode_regret`, have an axis for the
+    agents.
+
+    >>> env = JointView("Synthetic", num_agents=3, num_arms=4, dim=2, max_cycles=100)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation.shape, env.action_space
+    ((24,), MultiDiscrete([4 4 4]))
     """
 
     def __init__(self, problem: str, **keywords: Any):
         super().__init__(problem, **keywords)
-        agents = self._prototype.num_agents
+        agents = self._block_size
         one = self._agent_space()
         self.observation_space = joined(*[one] * agents) if isinstance(one, spaces.Box) else batch_space(one, agents)
         self.action_space = spaces.MultiDiscrete([self.num_arms] * agents)
@@ -135,7 +144,7 @@ class JointView(_SingleView):
         return rows if isinstance(rows, dict) else rows.reshape(-1)
 
     def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
-        """One pull per agent."""
+        """Pull one arm per agent; the reward is the sum of theirs."""
         rewards = self._play(self._running(), self._checked_arms(action))
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": regret}
@@ -143,7 +152,18 @@ class JointView(_SingleView):
 
 
 class OneAgentView(_SingleView):
-    """One agent alone: it sees, and is paid, exactly what agent number `agent` of the whole is."""
+    """One agent alone, which is shown and paid exactly what agent number `agent` is among all others.
+
+    Args:
+        problem: the name of the problem, for example "Synthetic".
+        agent: the number of the agent, from 0.
+        keywords: the keywords of the problem, of the environment and of all views.
+
+    >>> env = OneAgentView("Synthetic", agent=2, num_agents=3, num_arms=4, dim=2, max_cycles=100)
+    >>> observation, info = env.reset(seed=0)
+    >>> observation.shape, env.action_space
+    ((8,), Discrete(4))
+    """
 
     _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "agent")
 
@@ -158,7 +178,7 @@ class OneAgentView(_SingleView):
         return {name: row[0] for name, row in rows.items()} if isinstance(rows, dict) else rows[0]
 
     def step(self, action: int) -> tuple[Observation, float, bool, bool, Info]:
-        """One pull."""
+        """Pull arm `action` once."""
         (reward,) = self._play(self._running(), self._checked_arms([action])).tolist()
         regret = self._regret()
         info = {} if regret is None else {"episode_regret": {kind: float(row[0]) for kind, row in regret.items()}}
@@ -168,10 +188,16 @@ class OneAgentView(_SingleView):
 class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
     """The agents as the rows of a vector environment, in array code: `num_envs` is the number of agents.
 
-    With `num_envs=1`, make_vec's default, it is that of `num_agents`, of Linear's arrays or of
-    File's file where they are given. All
-    rows end together, and the step after that starts the next episode. They share one problem and so its seed: of a
-    list of seeds, one per row, the first is taken, since Gymnasium's list for a seed s is [s, s + 1, ...].
+    With `num_envs=1`, the default of make_vec, the number of agents is that of `num_agents`, of Linear's arrays or of
+    File's file where these are given. All rows end together, and the step after the end starts the next episode. All
+    rows share one problem and so one seed: of a list of seeds, one per row, the first is taken, since Gymnasium's list
+    for a seed s is [s, s + 1, ...].
+
+    >>> envs = AgentsVectorEnv("Synthetic", num_envs=3, num_arms=4, dim=2, max_cycles=100)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations, rewards, *_ = envs.step(np.array([0, 3, 1]))
+    >>> observations.shape, rewards.shape
+    ((3, 8), (3,))
     """
 
     metadata = {**_View.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium declares it
@@ -183,7 +209,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         if "num_agents" not in keywords and not (num_envs == 1 and given):
             keywords["num_agents"] = num_envs
         super().__init__(problem, **keywords)
-        self.num_envs = self._prototype.num_agents
+        self.num_envs = self._block_size
         if num_envs not in (1, self.num_envs):
             raise ValueError(
                 f"num_envs: expected {self.num_envs}, the number of agents, got {num_envs}; leave out one of the two"
@@ -196,7 +222,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         first = self._one_seed(seed)
         if options and "reset_mask" in options and not np.all(options["reset_mask"]):
             raise ValueError(
@@ -208,15 +234,16 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         return self._observations(), {}
 
     def _one_seed(self, seed: int | Sequence[int | None] | None) -> int | None:
+        """The one seed of all rows."""
         if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
             return checked_seed(seed)
         if len(seed) != self.num_envs:
-            raise ValueError(f"seed: expected one or a list of {self.num_envs}, got a list of {len(seed)}; pass one")
+            raise ValueError(f"seed: expected one or a list of {self.num_envs}, got a list of {len(seed)}")
         first, *_ = map(checked_seed, seed)
         return first
 
     def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
-        """One pull per agent, or a new episode if the last one is over."""
+        """Pull one arm per agent, or start the next episode if the last one is over."""
         episode, arms = self.episode, self._checked_arms(actions)
         if self.over:
             self._restart(None)
@@ -230,7 +257,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         return self._observations(), rewards, going, over, info
 
     def render(self) -> tuple[Any, ...] | None:
-        """The same picture of all agents for each row: Gymnasium's recorders want one a row."""
+        """The same picture of all agents once for each row, as Gymnasium's recorders want it."""
         frame = super().render()
         return None if frame is None else (frame,) * self.num_envs
 

@@ -1,11 +1,11 @@
-"""PettingZoo wrappers for learners and recorders; they stack, and leave the bulk path `pull` on.
+"""PettingZoo wrappers for learners and recorders; they can be stacked, and plans can still be pulled at once.
 
-The Gymnasium views do the same by keyword: `observation="features"` or `"statistics"`, and `record_regret=True`.
+Gymnasium's views do the same by keywords: `observation="features"` or `"statistics"`, and `record_regret=True`.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -13,6 +13,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.bandit import EpisodicBandit
 from fedbandit_envs.envs.episode import episode_regret
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.protocol.observations import (
@@ -25,7 +26,7 @@ from fedbandit_envs.protocol.observations import (
 )
 from fedbandit_envs.protocol.plans import Feedback, Plan
 
-Observations = dict[str, Any]  # by agent
+Observations = dict[str, Any]  # what each agent is shown, by its name
 Infos = dict[str, dict[str, Any]]
 Outcome = tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], Infos]
 
@@ -33,17 +34,23 @@ Outcome = tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool]
 class _BanditWrapper(BaseParallelWrapper[str, Any, int]):
     """A wrapper that looks at the bandit beneath it, however many other wrappers are between them."""
 
+    #: The keyword of gymnasium.make() that does the same for Gymnasium's environments.
+    in_gymnasium: ClassVar[str]
+
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
         bandit = env.unwrapped
         if not isinstance(bandit, HiddenContextBandit):
+            remedy = "fb.make() makes one"
+            if isinstance(bandit, EpisodicBandit):  # a view of Gymnasium
+                remedy = f"for an environment of Gymnasium pass {self.in_gymnasium} to gymnasium.make() instead"
             raise ValueError(
-                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; fb.make() makes one"
+                f"env: expected a HiddenContextBandit, wrapped or not, got {type(bandit).__name__}; {remedy}"
             )
         self.bandit = bandit
 
     def pull(self, plan: Plan) -> Feedback:
-        """A whole plan at once; nothing here needs to see its single steps."""
+        """Carry out a whole plan at once; no wrapper needs to see its single steps."""
         return self.env.pull(plan)
 
 
@@ -60,7 +67,7 @@ class _ObservationWrapper(_BanditWrapper):
 
     @abstractmethod
     def _changed(self, observations: Observations) -> Observations:
-        """What is shown instead of `observations`, in new arrays."""
+        """What is shown in place of `observations`, in new arrays."""
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """The space of what agent `agent` is shown."""
@@ -69,18 +76,27 @@ class _ObservationWrapper(_BanditWrapper):
         return self._spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         observations, infos = self.env.reset(seed=seed, options=options)
         return self._changed(observations), infos
 
     def step(self, actions: Mapping[str, int]) -> Outcome:
-        """One pull per agent."""
+        """Pull one arm per agent."""
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         return self._changed(observations), rewards, terminations, truncations, infos
 
 
 class ExpectedFeatures(_ObservationWrapper):
-    """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i."""
+    """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = ExpectedFeatures(make("fedbandit/Synthetic-v0", num_agents=2, num_arms=4, dim=3))
+    >>> observations, infos = env.reset(seed=0)
+    >>> observations["agent_0"].shape
+    (12,)
+    """
+
+    in_gymnasium = 'observation="features"'
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
@@ -96,7 +112,7 @@ class ExpectedFeatures(_ObservationWrapper):
         return features_space(self.bandit.num_arms, self.bandit.dim)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """A new instance: of the given seed, or the next one."""
+        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         _, infos = self.env.reset(seed=seed, options=options)
         self._features = flat_features(self.bandit.instance.observed(self.bandit.observe)[1])
         return self._changed({}), infos
@@ -106,11 +122,20 @@ class ExpectedFeatures(_ObservationWrapper):
 
 
 class PullStatistics(_ObservationWrapper):
-    """Adds what the agent remembers of its episode: without it a policy without memory can't learn which arm is best.
+    """Adds what the agent remembers of its episode; without it a policy without memory can't learn which arm is best.
 
     A Dict gets `pulls` (K,), `rewards` (K,) and `time` (1,), the parts of `observations.pull_statistics` by name; to a
-    flat Box, as of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
+    flat Box, such as that of ExpectedFeatures, they are appended in this order. Rewards are as the bandit paid them.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = PullStatistics(make("fedbandit/Synthetic-v0", num_agents=1, num_arms=2, max_cycles=10))
+    >>> observations, infos = env.reset(seed=0)
+    >>> observations, *_ = env.step({"agent_0": 1})
+    >>> observations["agent_0"]["pulls"] > 0
+    array([False,  True])
     """
+
+    in_gymnasium = 'observation="statistics"'
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
@@ -140,18 +165,27 @@ class RecordRegret(_BanditWrapper):
     """Puts the regret of the episode in each agent's last info: `info["episode_regret"]`, by kind.
 
     After `pull`, which has no infos, and at any other time `episode_regret()` tells it.
+
+    >>> from fedbandit_envs.envs.registration import make
+    >>> env = RecordRegret(make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=1))
+    >>> observations, infos = env.reset(seed=0)
+    >>> *_, infos = env.step({"agent_0": 0, "agent_1": 0})
+    >>> list(infos["agent_0"]["episode_regret"])
+    ['regret', 'distribution_regret', 'paper_regret']
     """
+
+    in_gymnasium = "record_regret=True"
 
     def __init__(self, env: ParallelEnv[str, Any, int]):
         super().__init__(env)
         self.bandit.remember()
 
     def episode_regret(self) -> dict[str, FloatArray]:
-        """(M,) the regret of each agent so far, by kind: "regret", "distribution_regret", "paper_regret"."""
+        """The regret (M,) of each agent so far, by the kinds of `fedbandit_envs.problems.regrets.REGRETS`."""
         return episode_regret(self.bandit.instance, self.bandit.tally.pulls)
 
     def step(self, actions: Mapping[str, int]) -> Outcome:
-        """One pull per agent."""
+        """Pull one arm per agent."""
         *outcome, infos = self.env.step(actions)
         if self.bandit.over:
             by_kind = {kind: regret.tolist() for kind, regret in self.episode_regret().items()}

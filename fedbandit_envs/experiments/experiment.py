@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
-from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
@@ -128,7 +128,7 @@ class Experiment:
 
     def environment_for(self, policy: Policy) -> HiddenContextBandit:
         """The environment that shows agents what `policy` observes."""
-        observe = "context" if policy.observes == "context" else "distribution"
+        observe = observe_for(policy)
         return make(self.environment, **self.arguments, observe=observe)
 
     def faults(self) -> Faults | None:

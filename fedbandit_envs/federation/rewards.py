@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.envs.bandit import draw_instance
 from fedbandit_envs.envs.episode import Episode
 from fedbandit_envs.envs.registration import split_keywords
+from fedbandit_envs.problems.generator import draw_instance
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed

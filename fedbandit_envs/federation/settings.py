@@ -11,7 +11,7 @@ import tomli_w
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
-from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
@@ -117,7 +117,7 @@ class Settings:
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:
-    observe = "context" if policy.observes == "context" else "distribution"
+    observe = observe_for(policy)
     return make(environment, **arguments, observe=observe)
 
 

@@ -1,4 +1,4 @@
-"""How far the context that is shown may be from the true one: Berkson and classical error."""
+"""The two ways in which the context that is shown may differ from the true one: Berkson and classical error."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.validation import one_of, real_number
 
-USUAL_STD = 0.05  # of contexts; the paper gives none, and with this one its statements hold
+USUAL_STD = 0.05  #: the usual standard deviation of contexts; the paper gives none, and with it its statements hold
 
 
 def check_hidden(context: str, error: str, context_std: float) -> None:
@@ -24,10 +24,22 @@ def check_hidden(context: str, error: str, context_std: float) -> None:
 def around(
     base: FloatArray, context_std: float, error: str, context: str, rng: np.random.Generator
 ) -> tuple[Gaussian, FloatArray | None]:
-    """mu and the hidden contexts (M, n) for centres `base` (M, n).
+    """The distribution mu and the hidden contexts (M, n) of agents around given centres.
 
-    "berkson": mu is centred at `base` and the context is drawn from it. "classical": `base` is the context, and mu is
-    centred at a noisy observation of it (the paper's "psi by adding an observation noise").
+    Args:
+        base: (M, n) the centres.
+        context_std: the standard deviation of each number of a context.
+        error: with "berkson" mu is centred at `base`, and the context is drawn from mu. With "classical" `base` is the
+            context, and mu is centred at a noisy observation of it (the paper's "psi by adding an observation noise").
+        context: "fixed", or "resampled": there are then no contexts, and None is returned for them.
+        rng: the source of the hidden contexts or of the observation noise.
+
+    >>> mu, contexts = around(np.zeros((2, 3)), 0.1, "classical", "fixed", np.random.default_rng(0))
+    >>> contexts
+    array([[0., 0., 0.],
+           [0., 0., 0.]])
+    >>> bool((mu.mean == 0).any())
+    False
     """
     if error == "classical":
         return Gaussian(base + context_std * rng.standard_normal(base.shape), std=context_std), base

@@ -1,17 +1,30 @@
 """Generators of instances: a problem family as data, drawn from two independent streams (instance and contexts)."""
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+from gymnasium import spaces
 
+from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import check_observed
+from fedbandit_envs.seeding import Stream, generator
 
 
 class InstanceGenerator(Protocol):
-    """A problem family; `num_agents` and the shapes of an instance don't depend on the random numbers.
+    """A problem family, from which each episode draws an instance.
 
-    A family that reads a file also has a static method `pinned(arguments)`, which adds the hash of the file's content
-    to the arguments of an experiment; `fedbandit_envs.problems.file.File` shows how.
+    `num_agents` and the shapes of an instance must not depend on the random numbers. A generator may also have the
+    method `problem_shape` of `ShapedGenerator`, which makes creating an environment faster. A family that reads a file
+    has a static method `pinned(arguments)`, which adds the hash of the file's content to the arguments of an
+    experiment; `fedbandit_envs.problems.file.File` shows how.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> problem: InstanceGenerator = Synthetic(num_agents=3)
+    >>> draw_instance(problem, seed=0).num_agents
+    3
     """
 
     @property
@@ -19,4 +32,92 @@ class InstanceGenerator(Protocol):
         """The number of agents, M."""
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
-        """One problem: `rng` draws the problem, `context_rng` what is hidden about the contexts."""
+        """Draw one problem: `rng` draws the problem, `context_rng` what is hidden about the contexts."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemShape:
+    """What all instances of a problem have in common: all that an environment must know before its first episode.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> shape = shape_of(Synthetic(num_agents=10**6, num_arms=4, dim=2))
+    >>> shape.num_agents, shape.feature_map.num_arms
+    (1000000, 4)
+    >>> shape.space("distribution")["mean"].shape
+    (8,)
+    """
+
+    num_agents: int  #: the number of agents, M
+    feature_map: FeatureMap  #: phi, from contexts to features
+    distribution: ContextDistribution  #: a distribution of the same kind and lengths as mu, for one agent or more
+    context: str  #: "fixed" or "resampled"
+
+    @classmethod
+    def of(cls, instance: BanditInstance) -> "ProblemShape":
+        """The shape of a problem of which one instance is given."""
+        return cls(instance.num_agents, instance.feature_map, instance.distribution, instance.context)
+
+    @property
+    def exact(self) -> bool:
+        """Whether agents know their contexts exactly."""
+        return self.distribution.known is not None
+
+    def space(self, observe: str) -> spaces.Dict:
+        """The space of what one agent is shown with this `observe`; refuses a context that can't be observed."""
+        check_observed(observe, self.context)
+        if observe == "context":
+            return PointMass(np.zeros((1, self.feature_map.context_dim))).space()
+        return self.distribution.space()
+
+    def check(self, instance: BanditInstance) -> None:
+        """Refuse an instance of another shape: the spaces of an environment would be wrong."""
+        expected, came = self._facts(), ProblemShape.of(instance)._facts()
+        for name in [*expected, *came]:
+            if expected.get(name) != came.get(name):
+                raise ValueError(
+                    f"problem: expected {name} = {expected.get(name)} in every instance, got {came.get(name)}; the "
+                    "shapes of a problem must not depend on the random numbers, and problem_shape() must tell them"
+                )
+
+    def _facts(self) -> dict[str, Any]:
+        """Everything that must be equal in all instances, by name."""
+        return {
+            "num_agents": self.num_agents,
+            "num_arms": self.feature_map.num_arms,
+            "dim": self.feature_map.dim,
+            "context": self.context,
+            "exact": self.exact,
+            **{f"shape of mu's {name}": rows.shape[1:] for name, rows in self.distribution.encode().items()},
+        }
+
+
+class ShapedGenerator(InstanceGenerator, Protocol):
+    """A generator that tells the shapes of its instances without drawing one.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> tells_its_shape(Synthetic())
+    True
+    """
+
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances."""
+
+
+def tells_its_shape(problem: InstanceGenerator) -> TypeGuard[ShapedGenerator]:
+    """Whether the generator has the method `problem_shape`."""
+    return hasattr(type(problem), "problem_shape")
+
+
+def shape_of(problem: InstanceGenerator) -> ProblemShape:
+    """The shape of all instances of a problem; a generator that does not tell it draws an instance, with seed 0.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> shape_of(Synthetic(num_agents=7)).num_agents
+    7
+    """
+    return problem.problem_shape() if tells_its_shape(problem) else ProblemShape.of(draw_instance(problem, 0))
+
+
+def draw_instance(problem: InstanceGenerator, seed: int) -> BanditInstance:
+    """The instance of the episode with this seed: problem and hidden contexts come from streams of their own."""
+    return problem.instance(generator(seed, Stream.INSTANCE), generator(seed, Stream.CONTEXTS))

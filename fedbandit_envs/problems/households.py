@@ -5,6 +5,8 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.distributions import Discrete
 
+PLACES = 4  # the most members of an account
+
 
 def households(users: FloatArray, num_agents: int, rng: np.random.Generator) -> Discrete:
     """Accounts of 2 to 4 different users; how often each is behind the screen is uniform on the simplex.
@@ -18,9 +20,9 @@ def households(users: FloatArray, num_agents: int, rng: np.random.Generator) -> 
         num_agents: the number of accounts.
         rng: draws the members and their weights.
     """
-    size = rng.integers(2, 5, size=num_agents)
-    members = np.stack([rng.choice(len(users), 4, replace=False) for _ in range(num_agents)])
-    weights = np.where(np.arange(4) < size[:, None], rng.standard_exponential((num_agents, 4)), 0)
+    size = rng.integers(2, PLACES + 1, size=num_agents)
+    members = np.stack([rng.choice(len(users), PLACES, replace=False) for _ in range(num_agents)])
+    weights = np.where(np.arange(PLACES) < size[:, None], rng.standard_exponential((num_agents, PLACES)), 0)
     weights /= weights.sum(axis=1, keepdims=True)
     members = np.where(weights > 0, members, members[:, :1])
     return Discrete(users[members], weights)

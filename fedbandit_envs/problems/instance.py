@@ -5,25 +5,26 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
-from fedbandit_envs.contexts.features import FeatureMap, is_feature_map
+from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
+from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
 
-OBSERVES = ("distribution", "context", "truth")
-_ROUNDING = 1e-9  # by which a Bernoulli mean may leave [0, 1]; it is then drawn as 0 or 1
+_ROUNDING = 1e-9  # guarantees may be missed by so much; a Bernoulli mean so near to [0, 1] is drawn as 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
 class BanditInstance:
-    """M linear bandits that share the arm parameters theta.
+    """M linear bandits that share the arm parameters theta: the problem of one episode, with its truth.
 
     With `context="fixed"` agent i plays in its context c_i for the whole episode; with "resampled" each pull draws a
-    new one from mu_i. The last four fields are what is guaranteed to everybody; they are public, unlike theta.
+    new one from mu_i. The last four fields are guarantees; they are public, unlike theta. Environments draw instances
+    from a problem such as `Synthetic`; make one yourself to compute with means, gaps and regrets.
 
     >>> from fedbandit_envs.contexts.features import Identity
     >>> points = np.array([[1.0, 0.0], [0.0, 2.0]])
@@ -41,8 +42,8 @@ class BanditInstance:
     distribution: ContextDistribution  #: mu, M rows
     contexts: FloatArray | None  #: (M, n) the hidden truth; None when resampled
     noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
-    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
-    context: str = "fixed"  #: or "resampled"
+    rewards: str = "gaussian"  #: "gaussian", or "bernoulli": 1 with probability equal to the mean
+    context: str = "fixed"  #: "fixed", or "resampled" at each pull
     ell: float | None = None  #: public lower end of the feature norms; None: the smallest norm of all agents
     L: float | None = None  #: public upper end of the feature norms; None: the largest norm of all agents
     population: "BanditInstance | None" = None  #: the whole of which this is a shard
@@ -58,22 +59,37 @@ class BanditInstance:
         one_of("context", self.context, ("fixed", "resampled"))
         one_of("rewards", self.rewards, ("gaussian", "bernoulli"))
         object.__setattr__(self, "noise_std", real_number("noise_std", self.noise_std, at_least=0))
+        self._check_contexts()
+        self._check_range_of_norms()
+        check_norms("phi, the true features", self.phi, self.theta)
+        self._check_guarantees()
+        if self.rewards == "bernoulli":
+            self._check_bernoulli()
+        elif self.context == "resampled":  # one agent is enough to find out whether there is a law
+            self.distribution.rows(np.arange(1)).reward_law(self.feature_map, self.theta, self.noise_std)
+
+    def _check_contexts(self) -> None:
+        """Refuse contexts that don't fit to the distribution."""
         if (self.contexts is None) != (self.context == "resampled"):
             raise ValueError(
                 f"contexts: expected {'none' if self.context == 'resampled' else 'one per agent'} with "
                 f"context={self.context!r}, got {'none' if self.contexts is None else 'some'}; resampled contexts are "
                 "drawn from the distribution at each pull"
             )
-        _check_norms("psi, the expected features", self.psi)
-        if self.contexts is not None:
-            expected = (self.num_agents, self.feature_map.context_dim)
-            object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
-            known = self.distribution.known
-            if known is not None and not np.array_equal(known, self.contexts):
-                raise ValueError(
-                    "contexts: expected those of the point masses, got others; what is not known exactly needs a "
-                    "Gaussian or a Discrete distribution"
-                )
+        check_norms("psi, the expected features", self.psi, self.theta)
+        if self.contexts is None:
+            return
+        expected = (self.num_agents, self.feature_map.context_dim)
+        object.__setattr__(self, "contexts", real_array("contexts", self.contexts, expected))
+        known = self.distribution.known
+        if known is not None and not np.array_equal(known, self.contexts):
+            raise ValueError(
+                "contexts: expected those that the distribution knows exactly, got others; contexts that are not known "
+                "exactly need a Gaussian or a Discrete distribution"
+            )
+
+    def _check_range_of_norms(self) -> None:
+        """Refuse ends of the feature norms that are no range."""
         for name in ("ell", "L"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real_number(name, getattr(self, name), above=0))
@@ -81,33 +97,27 @@ class BanditInstance:
             raise ValueError(
                 f"ell: expected at most L = {self.L}, got {self.ell}; they are the ends of the range of feature norms"
             )
-        _check_norms("phi, the true features", self.phi)
-        self._check_guarantees()
-        if self.rewards == "bernoulli":
-            self._check_bernoulli()
-        elif self.context == "resampled":  # one agent is enough to find out whether there is a law
-            self.distribution.rows(np.arange(1)).reward_law(self.feature_map, self.theta, self.noise_std)
 
     def _check_guarantees(self) -> None:
-        """Refuse guarantees that don't hold; what is not guaranteed is not found out."""
+        """Refuse stated guarantees that don't hold; a guarantee that is not stated is never derived from the truth."""
         for name in ("shared_theta", "same_arms"):
             object.__setattr__(self, name, true_or_false(name, getattr(self, name)))
         for name in ("theta_bound", "context_proxy"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, real_number(name, getattr(self, name), at_least=0))
         if self.shared_theta and np.ptp(self.theta, axis=0).max() > _ROUNDING:
-            raise ValueError("shared_theta: expected one theta for all arms, got rows that differ; leave it out")
+            raise ValueError("shared_theta: expected one theta for all arms, got rows that differ")
         if self.same_arms and np.ptp(self.psi, axis=0).max() > _ROUNDING:
-            raise ValueError("same_arms: expected one psi for all agents, got agents that differ; leave it out")
+            raise ValueError("same_arms: expected one psi for all agents, got agents that differ")
         if self.theta_bound is not None:
             largest = np.linalg.norm(self.theta, axis=1).max()
             if largest > self.theta_bound + _ROUNDING:
                 raise ValueError(
-                    f"theta_bound: expected at least the largest norm of theta, {largest:g}, got {self.theta_bound:g}; "
-                    "give a larger bound"
+                    f"theta_bound: expected at least the largest norm of theta, {largest:g}, got {self.theta_bound:g}"
                 )
 
     def _check_bernoulli(self) -> None:
+        """Refuse means that are no probabilities."""
         if self.context == "resampled" and not self.distribution.finite_support:
             raise ValueError(
                 f"rewards: expected 'gaussian' with resampled contexts of a {type(self.distribution).__name__}, got "
@@ -126,7 +136,7 @@ class BanditInstance:
 
     @property
     def num_agents(self) -> int:
-        """The number of agents: M, or the size of the shard."""
+        """The number of agents: M, or those of the shard."""
         return self.distribution.num_agents
 
     @property
@@ -141,23 +151,23 @@ class BanditInstance:
 
     @cached_property
     def psi(self) -> FloatArray:
-        """(M, K, d) expected features under mu_i."""
-        return _frozen(self.distribution.expected_features(self.feature_map))
+        """The expected features under mu_i, (M, K, d)."""
+        return read_only(self.distribution.expected_features(self.feature_map))
 
     @cached_property
     def phi(self) -> FloatArray:
-        """(M, K, d) features of the true contexts; psi when they are resampled."""
-        return self.psi if self.contexts is None else _frozen(self.feature_map(self.contexts))
+        """The features of the true contexts, (M, K, d); psi if contexts are resampled."""
+        return self.psi if self.contexts is None else read_only(self.feature_map(self.contexts))
 
     @cached_property
     def means(self) -> FloatArray:
-        """(M, K) mean reward of a pull."""
-        return _frozen(np.einsum("ad,mad->ma", self.theta, self.phi))
+        """The mean rewards of a pull, (M, K)."""
+        return read_only(np.einsum("ad,mad->ma", self.theta, self.phi))
 
     @cached_property
     def distribution_means(self) -> FloatArray:
-        """(M, K) mean reward under mu_i."""
-        return _frozen(np.einsum("ad,mad->ma", self.theta, self.psi))
+        """The mean rewards under mu_i, (M, K)."""
+        return read_only(np.einsum("ad,mad->ma", self.theta, self.psi))
 
     def reward_law(self) -> RewardLaw:
         """The law of the rewards, from which an episode draws."""
@@ -168,9 +178,10 @@ class BanditInstance:
         return self.distribution.reward_law(self.feature_map, self.theta, self.noise_std)
 
     def gaps(self, kind: str = "regret") -> FloatArray:
-        """(M, K) what one pull of each arm adds to the regret of that kind.
+        """What one pull of each arm adds to the regret, (M, K).
 
-        The kinds are those of `fedbandit_envs.problems.regrets.REGRETS`, which says with what each of them compares.
+        Args:
+            kind: a kind of `fedbandit_envs.problems.regrets.REGRETS`, which says with what each of them compares.
         """
         gaps = REGRETS[one_of("kind", kind, REGRETS)].gaps(self)
         if np.shape(gaps) != self.means.shape:
@@ -181,19 +192,24 @@ class BanditInstance:
         return gaps
 
     def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
-        """The distribution that agents are shown, and its expected features (M, K, d)."""
-        one_of("observe", observe, OBSERVES)
-        if observe != "context":
+        """The distribution that agents are shown, and its expected features (M, K, d).
+
+        Args:
+            observe: "distribution", "context" (a point mass at the true context) or "truth" (as "distribution"; a view
+                adds the means).
+        """
+        check_observed(observe, self.context)
+        if observe != "context" or self.contexts is None:
             return self.distribution, self.psi
-        if self.contexts is None:
-            raise ValueError(
-                "observe: expected 'distribution' with resampled contexts, got 'context'; there is no single context "
-                "to observe, so use context='fixed' or a policy that observes the distribution"
-            )
         return PointMass(self.contexts), self.phi
 
     def constants(self, horizon: int, observe: str = "distribution") -> Constants:
-        """The public constants."""
+        """The public constants of the whole problem.
+
+        Args:
+            horizon: the number of steps, T.
+            observe: what agents are shown, as `observed` takes it.
+        """
         whole = self.population or self
         psi = whole.observed(observe)[1]
         known = whole.distribution.known is not None
@@ -206,7 +222,7 @@ class BanditInstance:
             num_agents=whole.num_agents,
             num_arms=self.num_arms,
             dim=self.dim,
-            horizon=whole_number("horizon", horizon, at_least=1),
+            horizon=whole_number("horizon", horizon, at_least=1, at_most=LONGEST_HORIZON),
             ell=ell,
             L=L,
             noise_std=self.noise_std if self.rewards == "gaussian" else 0.5,
@@ -218,7 +234,13 @@ class BanditInstance:
         )
 
     def view(self, horizon: int, randomness: Randomness, observe: str = "distribution") -> View:
-        """What the agents know; `randomness` is where their policy draws from."""
+        """What the agents know.
+
+        Args:
+            horizon: the number of steps, T.
+            randomness: the source from which their policy draws.
+            observe: what agents are shown, as `observed` takes it.
+        """
         distribution, psi = self.observed(observe)
         return View(
             constants=self.constants(horizon, observe),
@@ -231,38 +253,8 @@ class BanditInstance:
         )
 
     def rows(self, index: IntArray) -> "BanditInstance":
-        """The shard of these agents, with the public constants of the whole."""
+        """The shard of the agents with these positions; its public constants are those of the whole."""
         contexts = None if self.contexts is None else self.contexts[index]
         return replace(
             self, distribution=self.distribution.rows(index), contexts=contexts, population=self.population or self
-        )
-
-
-def check_kinds(feature_map: object, distribution: object) -> None:
-    """Refuse what is neither a feature map nor a distribution."""
-    if not is_feature_map(feature_map):
-        raise ValueError(
-            f"feature_map: expected a Table, an Identity or a FeatureFunction, got {feature_map!r}; "
-            "wrap a function as FeatureFunction(function, num_arms, dim, context_dim)"
-        )
-    if not isinstance(distribution, ContextDistribution):
-        raise ValueError(
-            f"distribution: expected a PointMass, Gaussian or Discrete, got a {type(distribution).__name__}; for "
-            "contexts that are known exactly use PointMass(contexts)"
-        )
-
-
-def _frozen(array: FloatArray) -> FloatArray:
-    """Read-only: it is shared with views, and a policy must not be able to change the truth."""
-    array.setflags(write=False)
-    return array
-
-
-def _check_norms(name: str, features: FloatArray) -> None:
-    norms = np.einsum("mad,mad->ma", features, features)
-    if not norms.min() > 0:
-        agent, arm = (int(axis) for axis in np.unravel_index(norms.argmin(), norms.shape))
-        raise ValueError(
-            f"{name}: expected vectors of positive length, got a zero vector for agent {agent}, arm {arm}; an arm "
-            "without features can't be estimated: drop it or change its features"
         )

@@ -8,7 +8,9 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.instance import BanditInstance, check_kinds
+from fedbandit_envs.problems.generator import ProblemShape
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import check_kinds
 from fedbandit_envs.validation import real_array, whole_number
 
 
@@ -86,6 +88,11 @@ class Linear:
         angle = np.linspace(0.1, 0.4, num_agents) * np.pi
         centres = 0.8 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
         return np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]]), Identity(3, 2), Gaussian(centres, std=0.05)
+
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances: that of the arrays."""
+        _, feature_map, distribution = self._parts
+        return ProblemShape(distribution.num_agents, feature_map, distribution, self.context)
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """The arrays are given: only the hidden contexts are drawn."""

@@ -6,16 +6,21 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.features import Table
+from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
+from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.validation import real_number, whole_number
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The paper's synthetic problems: theta_a = e_1, gaps in `gap`, feature norms in [0.5, 1], any arm can be best.
+    """The paper's synthetic problems.
 
-    A context is the table of an agent's features, hidden by Gaussian noise.
+    Every arm has theta_a = e_1. The features of each agent are drawn so that its gaps lie in `gap`, its feature norms
+    lie in [0.5, 1], and each arm is the best with equal probability. A context is the table of an agent's features,
+    which is hidden by Gaussian noise. Agents observe the `mean` and the `std` (each K d numbers) of their mu_i, and
+    rewards have Gaussian noise.
 
     >>> rng = np.random.default_rng(0)
     >>> instance = Synthetic(num_agents=5, gap=0.3, context_std=0.0).instance(rng, rng)
@@ -26,7 +31,7 @@ class Synthetic:
     num_agents: int = 100  #: the number of agents, M
     num_arms: int = 10  #: the number of arms, K
     dim: int = 3  #: the length of a feature vector, d
-    gap: tuple[float, float] | float = (0.2, 0.4)  #: range of the suboptimality gaps, or the one gap
+    gap: tuple[float, float] | float = (0.2, 0.4)  #: the range of the suboptimality gaps, or the one gap of all arms
     context_std: float = USUAL_STD  #: standard deviation of each number of a context
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
     context: str = "fixed"  #: "fixed" or "resampled" at each pull
@@ -41,9 +46,10 @@ class Synthetic:
         self._gap_range()
 
     def _gap_range(self) -> tuple[float, float]:
+        """The smallest and the largest gap."""
         ends = self.gap if isinstance(self.gap, (tuple, list)) else (self.gap, self.gap)
         if len(ends) != 2:
-            raise ValueError(f"gap: expected a number or a pair (low, high), got {self.gap!r}; pass one of these")
+            raise ValueError(f"gap: expected a number or a pair (low, high), got {self.gap!r}")
         low, high = (real_number("gap", end, at_least=0) for end in ends)
         if not low <= high <= 1.5:
             raise ValueError(
@@ -52,8 +58,14 @@ class Synthetic:
             )
         return low, high
 
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances, told without drawing one."""
+        feature_map = Table(self.num_arms, self.dim)
+        shown = Gaussian(np.zeros((1, feature_map.context_dim)), std=self.context_std)
+        return ProblemShape(self.num_agents, feature_map, shown, self.context)
+
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
-        """Draw features of the required gaps and norms; no rejection is needed."""
+        """Draw features with the required gaps and norms; no draw is ever rejected."""
         distribution, contexts = around(
             self._features(rng).reshape(self.num_agents, -1), self.context_std, self.error, self.context, context_rng
         )
@@ -75,6 +87,7 @@ class Synthetic:
         )
 
     def _features(self, rng: np.random.Generator) -> FloatArray:
+        """The features (M, K, d) before anything is hidden."""
         shape = (self.num_agents, self.num_arms)
         best = rng.integers(self.num_arms, size=self.num_agents)
         gap = rng.uniform(*self._gap_range(), size=shape)
@@ -84,7 +97,7 @@ class Synthetic:
 
 
 def _with_norms_in_range(first: FloatArray, rng: np.random.Generator, dim: int) -> FloatArray:
-    """(M, K, d) vectors with the given first coordinates and norms in [0.5, 1], in random directions."""
+    """Vectors (M, K, d) with the given first coordinates (M, K) and norms in [0.5, 1], in random directions."""
     squares = first**2
     low, high = np.sqrt(np.maximum(0.25 - squares, 0)), np.sqrt(np.maximum(1 - squares, 0))
     direction = rng.standard_normal((*first.shape, dim - 1))

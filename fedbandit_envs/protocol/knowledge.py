@@ -7,6 +7,8 @@ from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import Randomness, ServerRandomness, Stream, derived_seed
 
+LONGEST_HORIZON = 2**53  #: numbers of steps up to this one are exact in floating point, as counts of pulls must be
+
 
 @dataclass(frozen=True)
 class Constants:

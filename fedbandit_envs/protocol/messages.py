@@ -15,7 +15,11 @@ State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
 
 
 class Cost(NamedTuple):
-    """What sending one array costs."""
+    """What sending one array costs.
+
+    >>> Message("theta", {"theta": np.zeros((3, 2))}).costs[0].scalars
+    6
+    """
 
     mask: BoolArray | None  #: which entries are sent; None: all of them
     scalars_per_entry: int  #: scalars of each entry of the mask or, without one, of each row
@@ -24,16 +28,25 @@ class Cost(NamedTuple):
 
 
 def _empty() -> Mapping[str, BoolArray]:
+    """The default of `present`: no masks."""
     return MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What crosses between agents and server; immutable.
+    """What crosses between agents and server: arrays by name, which nobody can change once they are sent.
 
     With `agents`, the first axis of every array has one row for each of them; `agents=None` is a broadcast to all. A
-    mask in `present` (over leading axes of the array of that name) says which entries are really sent: the others are
-    free, and are wiped so that nothing crosses unseen. Scalars are counted from what is present.
+    mask in `present` (over leading axes of the array of that name) says which entries are really sent: the others cost
+    nothing, and are set to 0 so that nothing crosses unseen. Copies and pickles are as immutable as the message itself.
+
+    >>> up = Message("means", {"means": np.array([[0.5, 9.0], [0.2, 0.4]])}, agents=np.array([3, 7]),
+    ...              present={"means": np.array([[True, False], [True, True]])})
+    >>> up["means"]
+    array([[0.5, 0. ],
+           [0.2, 0.4]])
+    >>> up.scalars()
+    array([1, 2])
     """
 
     kind: str  #: what the message says, in a word
@@ -58,7 +71,12 @@ class Message:
         object.__setattr__(self, "present", MappingProxyType(masks))
         object.__setattr__(self, "costs", tuple(costs))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy and a pickle are made anew from plain parts, so that a copy is immutable too."""
+        return type(self), (self.kind, dict(self.arrays), self.agents, dict(self.present))
+
     def _check_types(self) -> None:
+        """Refuse a kind that is no text, and arrays without names."""
         if not isinstance(self.kind, str):
             raise ProtocolError(f"message: expected a text for its kind, got {self.kind!r}")
         for name, part in (("arrays", self.arrays), ("present", self.present)):
@@ -84,6 +102,7 @@ class Message:
         return read_only(np.array(array)), Cost(None, array.size // rows, array.size, array.itemsize)
 
     def _own_numbers(self, agents: IntArray) -> IntArray:
+        """The numbers of the agents as an immutable array of 64 bits."""
         if isinstance(agents, np.ndarray) and agents.ndim == 1 and agents.dtype == np.int64:
             return immutable(agents)
         agents = np.asarray(agents)
@@ -93,16 +112,13 @@ class Message:
                 "numbers by view.agents[mask]"
             )
         if agents.ndim != 1:
-            raise ProtocolError(
-                f"message {self.kind!r}: expected agents of shape (n,), got {agents.shape}; pass their numbers"
-            )
+            raise ProtocolError(f"message {self.kind!r}: expected agents of shape (n,), got {agents.shape}")
         return immutable(agents.astype(np.int64, copy=False))
 
     def _wrong_array(self, name: str, array: NDArray[Any]) -> ProtocolError:
+        """The error that says what is wrong with an array."""
         if array.dtype.kind not in "biuf":
-            return ProtocolError(
-                f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}; send numbers only"
-            )
+            return ProtocolError(f"message {self.kind!r}, {name}: expected numbers, got an array of {array.dtype}")
         assert self.agents is not None
         return ProtocolError(
             f"message {self.kind!r}, {name}: expected one row for each of its {len(self.agents)} agents, got "
@@ -110,6 +126,7 @@ class Message:
         )
 
     def _wrong_mask(self, name: str, mask: NDArray[Any], shape: tuple[int, ...] | None) -> ProtocolError:
+        """The error that says what is wrong with a mask; `shape` is that of its array, None if there is none."""
         if shape is None:
             return ProtocolError(
                 f"message {self.kind!r}, present[{name!r}]: expected a mask over one of its arrays, got one for "
@@ -117,7 +134,7 @@ class Message:
             )
         return ProtocolError(
             f"message {self.kind!r}, present[{name!r}]: expected True or False over leading axes of an array "
-            f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}; pass booleans that fit"
+            f"of that name, got {mask.dtype} of shape {mask.shape} for shape {shape}"
         )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -130,7 +147,7 @@ class Message:
             ) from None
 
     def rows(self, index: IntArray | BoolArray) -> "Message":
-        """The part that belongs to some of its agents, given by position."""
+        """The part of the agents with these positions (or of those where a mask is True); a broadcast stays whole."""
         if self.agents is None:
             return self
         arrays = {name: array[index] for name, array in self.arrays.items()}
@@ -139,7 +156,11 @@ class Message:
         )
 
     def for_agents(self, agents: IntArray) -> "Message | None":
-        """The part for these agents, in their order; all of a broadcast. The rows must be sorted by agent."""
+        """The part for these agents, in their order, or None if there is none; a broadcast stays whole.
+
+        Args:
+            agents: the numbers of the agents. The rows of the message must be sorted by agent.
+        """
         if self.agents is None:
             return self
         if not len(self.agents):
@@ -161,15 +182,15 @@ class Message:
 
     @classmethod
     def from_tree(cls, tree: State) -> "Message":
-        """The message of a `tree`."""
+        """The message that `tree` made plain."""
         return cls(tree["kind"], tree.get("arrays", {}), tree["agents"], tree.get("present", {}))
 
     def scalars(self) -> IntArray:
-        """Entries present: one number for each agent of `agents`, or a single one for a broadcast."""
+        """How many numbers are sent: (n,) for each of `agents`, or (1,) for a broadcast."""
         return summed_over_rows(self.costs, self._num_rows)[0]
 
     def bytes(self) -> IntArray:
-        """Scalars times the size of each, in the same form."""
+        """How many bytes are sent: (n,) for each of `agents`, or (1,) for a broadcast."""
         return summed_over_rows(self.costs, self._num_rows)[1]
 
     @property
@@ -178,7 +199,7 @@ class Message:
 
 
 def summed_over_rows(costs: Iterable[Cost], rows: int) -> tuple[IntArray, IntArray]:
-    """The scalars and the bytes (rows,) that each row of a message with these costs sends."""
+    """The numbers of scalars and of bytes, each (rows,), that each row of a message with these costs sends."""
     scalars: IntArray = np.zeros(rows, dtype=np.int64)
     sizes: IntArray = np.zeros(rows, dtype=np.int64)
     for cost in costs:

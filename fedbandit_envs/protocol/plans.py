@@ -12,7 +12,7 @@ from fedbandit_envs.validation import whole_number
 
 
 class ProtocolError(ValueError):
-    """A policy broke the contract."""
+    """A policy broke the contract; the message says where, what was expected and what came."""
 
 
 @lru_cache(maxsize=8)
@@ -20,17 +20,27 @@ def no_pulls(num_agents: int, num_arms: int) -> IntArray:
     """A shared array of zeros (n, K), the `explore` of plans that do not explore.
 
     It can never be made writable: all entries are views of one number, whose memory belongs to `bytes`.
+
+    >>> no_pulls(2, 3) is no_pulls(2, 3)
+    True
     """
     return np.broadcast_to(np.frombuffer(bytes(8), dtype=np.int64), (num_agents, num_arms))
 
 
 @lru_cache(maxsize=8)
 def _row_starts(num_agents: int, num_arms: int) -> IntArray:
+    """Where each row of a flattened table (n, K) starts, (n,)."""
     return read_only(np.arange(0, num_agents * num_arms, num_arms))
 
 
 def places(arm: IntArray, num_arms: int) -> IntArray:
-    """(..., n) where `arm` (..., n) stands in a flattened table (n, K): faster to read and write there than in rows."""
+    """The places (..., n) of the entries of `arm` (..., n) in a flattened table (n, K).
+
+    Reading and writing a flattened table is faster than by row and column.
+
+    >>> places(np.array([2, 0]), num_arms=3)
+    array([2, 3])
+    """
     return _row_starts(arm.shape[-1], num_arms) + arm
 
 
@@ -60,12 +70,12 @@ class Plan:
 
     @classmethod
     def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
-        """Every agent plays its `arm` for `length` steps."""
+        """The plan in which every agent plays its `arm` (n,) for `length` steps."""
         return Plan(no_pulls(len(arm), num_arms), arm, length)
 
     @classmethod
     def explore_each(cls, pulls: int, num_agents: int, num_arms: int) -> "Plan":
-        """Every agent pulls each arm `pulls` times."""
+        """The plan in which every agent pulls each arm `pulls` times."""
         whole_number("pulls", pulls, at_least=0)
         explore = np.full((num_agents, num_arms), pulls, dtype=np.int64)
         return Plan(explore, np.zeros(num_agents, dtype=np.int64), pulls * num_arms)
@@ -73,7 +83,7 @@ class Plan:
     @staticmethod
     @lru_cache(maxsize=8)
     def wait(num_agents: int, num_arms: int) -> "Plan":
-        """No pull: a round that only exchanges messages."""
+        """The plan without pulls: a round that only exchanges messages."""
         return CheckedPlan(no_pulls(num_agents, num_arms), no_pulls(num_agents, 1)[:, 0], 0)
 
     @property
@@ -83,11 +93,11 @@ class Plan:
 
     @property
     def exploration(self) -> IntArray:
-        """(n,) pulls before `arm`."""
+        """The number of pulls (n,) before `arm`."""
         return np.add.reduce(self.explore, axis=1)
 
     def cut(self, remaining: int) -> Self:
-        """The plan within `remaining` steps: the exploitation goes first, then exploration of the last arms."""
+        """The plan within `remaining` steps: exploitation is dropped first, then the exploration of the last arms."""
         if self.length <= remaining:
             return self
         explore = self.explore.cumsum(axis=1)
@@ -96,14 +106,14 @@ class Plan:
         return type(self)(explore, self.arm, remaining)
 
     def rows(self, index: IntArray) -> "Plan":
-        """The plan of these agents."""
+        """The plan of the agents with these positions."""
         return Plan(self.explore[index], self.arm[index], self.length)
 
     def checked(self, num_agents: int, num_arms: int) -> "CheckedPlan":
-        """The plan of `num_agents` agents and `num_arms` arms, checked: a copy of its own that nobody can change.
+        """A validated, read-only copy for `num_agents` agents and `num_arms` arms; itself if it was validated before.
 
         Raises:
-            ProtocolError: that names what is wrong with it.
+            ProtocolError: the plan is not valid; the message says what is wrong with it.
         """
         if isinstance(self, CheckedPlan) and self.explore.shape == (num_agents, num_arms):
             return self
@@ -111,6 +121,7 @@ class Plan:
         return CheckedPlan(self.explore, self.arm, self.length)
 
     def _check_form(self, expected: tuple[int, int]) -> None:
+        """Refuse other types and shapes than whole numbers of shape `expected` (n, K)."""
         for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
             if not isinstance(array, np.ndarray) or array.shape != shape:
                 raise ProtocolError(
@@ -127,9 +138,14 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class CheckedPlan(Plan):
-    """A plan that is known to be valid: whole numbers of 64 bits, in range, read-only, and nobody else's.
+    """A plan that is known to be valid: whole numbers of 64 bits, in range, in read-only arrays of its own.
 
-    Making one checks it, so there is no other way to get one: a changed copy is checked again.
+    Making one checks it, so every object of this class is valid: a changed copy is checked again.
+
+    >>> Plan.play(np.array([0, 5]), num_arms=3).checked(2, 3)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 5; arms count from 0
     """
 
     def __post_init__(self) -> None:
@@ -137,7 +153,7 @@ class CheckedPlan(Plan):
         self._check_form((num_agents, num_arms))
         explores = self.explores
         exploration = self._checked_exploration() if explores else no_pulls(num_agents, 1)[:, 0]
-        # A plan without steps needs an arm too: others may have longer ones.
+        # A plan without steps needs an arm too: the plans of other blocks in the same round may be longer.
         if np.maximum.reduce(_as_unsigned(self.arm)) >= num_arms:
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
@@ -149,14 +165,19 @@ class CheckedPlan(Plan):
         object.__setattr__(self, "length", int(self.length))
         object.__setattr__(self, "_exploration", exploration)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy and a pickle are checked and made read-only anew: arrays that are copied can be written to."""
+        return type(self), (self.explore, self.arm, self.length)
+
     @property
     def exploration(self) -> IntArray:
-        """(n,) pulls before `arm`."""
+        """The number of pulls (n,) before `arm`."""
         exploration: IntArray = self._exploration  # type: ignore[attr-defined]
         return exploration
 
     def _checked_exploration(self) -> IntArray:
-        # A sum of numbers that are not below 0 can overflow.
+        """The pulls (n,) before `arm`; refuses negative ones, and more than fit into the length."""
+        # The sums can overflow, so the single counts are compared with the length first.
         most = int(np.maximum.reduce(_as_unsigned(self.explore), axis=None))
         exploration, longest = np.add.reduce(self.explore, axis=1), min(self.length, 2**63 - 1)
         if most <= longest:
@@ -174,7 +195,9 @@ class CheckedPlan(Plan):
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """What was really pulled, and the sums of the rewards; exploration and exploitation apart. To be read only.
+    """What was really pulled, and the sums of the rewards; exploration and exploitation are kept apart.
+
+    An agent side is given one in `report`. Its arrays are read-only.
 
     >>> import numpy as np
     >>> feedback = Feedback(np.array([[2, 0]]), np.array([[1.5, 0.0]]), np.array([1]), np.array([3]), np.array([0.3]))
@@ -187,23 +210,26 @@ class Feedback:
     arm: IntArray  #: (n,) the arm that was played after exploration
     played: IntArray  #: (n,) pulls of `arm` after exploration
     played_sums: FloatArray  #: (n,) sums of the rewards of these pulls
-    plan: CheckedPlan | None = field(default=None, init=False, repr=False)  #: the plan that was carried out as it is
+    plan: CheckedPlan | None = field(default=None, init=False, repr=False)  #: the plan, if it was carried out unchanged
 
     @classmethod
     def of(cls, plan: CheckedPlan, explored_sums: FloatArray, played_sums: FloatArray) -> "Feedback":
-        """What a plan that was carried out as it is brings."""
+        """The feedback of a plan that was carried out unchanged."""
         feedback = cls(plan.explore, explored_sums, plan.arm, plan.length - plan.exploration, played_sums)
         object.__setattr__(feedback, "plan", plan)
         return feedback
 
     @classmethod
     def of_no_pulls(cls, plan: CheckedPlan) -> "Feedback":
-        """What a plan without steps brings."""
+        """The feedback of a plan without steps."""
         nothing = no_pulls(*plan.explore.shape).view(np.float64)
         return cls.of(plan, nothing, nothing[:, 0])
 
     def checked(self, plan: CheckedPlan) -> "Feedback":
-        """The feedback of `plan`, read-only. A wrapper or a source of rewards may have pulled something else."""
+        """The feedback of `plan`, read-only; refuses one that can't be.
+
+        What was pulled may differ from the plan, because a wrapper or a source of rewards may have pulled otherwise.
+        """
         own = self
         if self.plan is not plan:
             n, num_arms = plan.explore.shape
@@ -215,29 +241,31 @@ class Feedback:
                 self.played_sums,
             )
         for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
-            array.setflags(write=False)
+            read_only(array)
         return own
 
     def rows(self, index: IntArray) -> "Feedback":
-        """The feedback of these agents."""
-        whole = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
+        """The feedback of the agents with these positions."""
+        whole: tuple[NDArray[Any], ...] = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
         return Feedback(*[read_only(array[index]) for array in whole])
 
     def pulls(self) -> IntArray:
-        """(n, K) all pulls, of both kinds."""
+        """All pulls (n, K), of exploration and of exploitation."""
         return self._with_played(self.explored, self.played)
 
     def sums(self) -> FloatArray:
-        """(n, K) sums of all rewards, of both kinds."""
+        """The sums (n, K) of all rewards, of exploration and of exploitation."""
         return self._with_played(self.explored_sums, self.played_sums)
 
     def _with_played(self, explored: NDArray[Any], played: NDArray[Any]) -> NDArray[Any]:
+        """A copy of `explored` (n, K) to which `played` (n,) is added at the played arms."""
         total = explored.copy(order="C")
         total.reshape(-1)[places(self.arm, total.shape[1])] += played
         return total
 
 
 def _whole(name: str, array: IntArray, shape: tuple[int, ...], below: int = 2**63) -> IntArray:
+    """A copy of an array of feedback in 64 bits; refuses what are no whole numbers from 0 up to `below`."""
     if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "iu":
         raise ProtocolError(
             f"feedback.{name}: expected whole numbers of shape {shape}, got {type(array).__name__} of shape "

@@ -15,6 +15,7 @@ from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
+from fedbandit_envs.storage import plain_value
 
 
 class Side:
@@ -28,15 +29,13 @@ class Side:
         """The state as plain arrays and numbers."""
         state: State = {}
         for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                state[name] = value.copy()
-            elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
-                state[name] = value.item() if isinstance(value, np.generic) else value
-            elif not isinstance(value, (View, ServerView, Constants, Policy)):
-                raise ProtocolError(
-                    f"{type(self).__name__}.{name}: expected a state of arrays, numbers, strings or None, got "
-                    f"{type(value).__name__}; keep it as arrays, or override snapshot() and restore()"
-                )
+            if isinstance(value, (View, ServerView, Constants, Policy)):
+                continue
+            try:
+                plain = plain_value(f"{type(self).__name__}.{name}", value)
+            except ValueError as error:
+                raise ProtocolError(f"{error}; keep it as arrays, or override snapshot() and restore()") from error
+            state[name] = plain.copy() if isinstance(plain, np.ndarray) else plain
         return state
 
     def restore(self, state: State) -> None:
@@ -120,6 +119,22 @@ class Policy(ABC):
     def check_installed(self) -> None:
         """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
         return
+
+
+def observe_for(policy: Policy) -> str:
+    """The `observe` of an environment that shows agents what this policy must see: "context" or "distribution".
+
+    A policy that observes the "truth" is given it beside the distribution, so its environment shows the distribution.
+
+    >>> class Exact(Policy):
+    ...     observes = "context"
+    ...
+    ...     def agents(self, view):
+    ...         raise NotImplementedError
+    >>> observe_for(Exact())
+    'context'
+    """
+    return "context" if policy.observes == "context" else "distribution"
 
 
 class SilentServer(ServerSide):

@@ -13,17 +13,37 @@ from fedbandit_envs.protocol.policy import AgentSide
 
 
 class StepAgents(AgentSide):
-    """Agents that decide at each step and never speak: `choose` and `learn` are all that they need.
+    """Agents that decide at each step and never send a message: they need `choose` and `learn` only.
 
-    A run then asks them step by step, without a turn of the four verbs for most; it is the same run, in less time. Who
-    overrides `plan` or `report` is asked through these. What a wrapper made exploration of is not learnt.
+    Most of their steps are played without a turn of the four verbs; the run is the same and takes less time. If a
+    subclass overrides `plan` or `report`, these are called instead. Pulls that a wrapper turned into exploration are
+    not passed to `learn`.
+
+    Args:
+        view: what the agents know; it is kept as `self.view`.
+
+    >>> class First(StepAgents):
+    ...     def choose(self):
+    ...         return np.zeros(len(self.view.agents), dtype=np.int64)
+    ...
+    ...     def learn(self, arm, pulls, rewards):
+    ...         pass
+    >>> from fedbandit_envs.contexts.distributions import PointMass
+    >>> from fedbandit_envs.contexts.features import Identity
+    >>> from fedbandit_envs.protocol.knowledge import Constants
+    >>> from fedbandit_envs.seeding import Randomness, Stream
+    >>> mu, phi = PointMass(np.eye(2)), Identity(3, 2)
+    >>> constants = Constants(2, 3, 2, 100, ell=1.0, L=1.0, noise_std=1.0, context="fixed")
+    >>> view = View(constants, np.arange(2), mu, phi, mu.expected_features(phi), Randomness(0, Stream.POLICY, 2))
+    >>> First(view).plan(None, remaining=100).arm
+    array([0, 0])
     """
 
     def __init__(self, view: View):
         self.view = view
 
     def __getattr__(self, name: str) -> Any:
-        """Only asked for what is not there."""
+        """Python asks this for attributes that are missing; a missing view gets an error that says why."""
         if name == "view":
             raise AttributeError(
                 f"{type(self).__name__}.view: expected the view of its agents, got none; call super().__init__(view) "
@@ -33,18 +53,24 @@ class StepAgents(AgentSide):
 
     @abstractmethod
     def choose(self) -> IntArray:
-        """(n,) the arms of the next step, as whole numbers."""
+        """The arms (n,) of the next step, as whole numbers."""
 
     @abstractmethod
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Each agent has pulled its `arm` (n,) as often as `pulls` (n,) says, once as a rule, for `rewards` (n,)."""
+        """Learn from what was pulled.
+
+        Args:
+            arm: (n,) the arm that each agent has pulled.
+            pulls: (n,) how often it was pulled: once, unless a wrapper pulled otherwise.
+            rewards: (n,) the sum of the rewards of these pulls.
+        """
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """One step."""
+        """The plan of one step with the chosen arms."""
         return Plan.play(self.checked(self.choose()), self.view.constants.num_arms)
 
     def checked(self, chosen: object) -> IntArray:
-        """(n,) what `choose` returned, if these are arms."""
+        """The arms (n,) that `choose` returned; refuses what are no arms."""
         n, num_arms, where = len(self.view.agents), self.view.constants.num_arms, f"{type(self).__name__}.choose"
         if not isinstance(chosen, np.ndarray) or chosen.shape != (n,) or chosen.dtype.kind not in "iu":
             came = f"{chosen.dtype} of shape {chosen.shape}" if isinstance(chosen, np.ndarray) else f"{chosen!r:.80}"
@@ -60,6 +86,6 @@ class StepAgents(AgentSide):
         return chosen
 
     def report(self, feedback: Feedback) -> Message | None:
-        """Learn from the step; say nothing."""
+        """Learn from the step, and send nothing."""
         self.learn(feedback.arm, feedback.played, feedback.played_sums)
         return None

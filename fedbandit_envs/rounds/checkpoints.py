@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.arrays import IntArray, read_only
 from fedbandit_envs.protocol.plans import Feedback, places
 from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.rounds.history import checkpoint_times
@@ -48,10 +48,9 @@ class Checkpoints:
         for place, (step, own, active) in enumerate(self._taken):
             pulls[place] = own
             self._taken[place] = (step, pulls[place], active)
-        pulls.setflags(write=False)
         return (
             np.array([step for step, _, _ in self._taken], dtype=np.int64),
-            pulls,
+            read_only(pulls),
             np.array([active for _, _, active in self._taken], dtype=np.int64).reshape(-1, len(self.pulls)),
         )
 

@@ -3,7 +3,7 @@
 from pettingzoo import ParallelEnv
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
-from fedbandit_envs.problems.instance import OBSERVES
+from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.validation import one_of

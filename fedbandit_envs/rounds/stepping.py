@@ -77,8 +77,7 @@ def play_on(bandit: HiddenContextBandit, agents: StepAgents, most: int, on_playe
             if type(chosen) is not np.ndarray or chosen.dtype is not _WHOLE or chosen.shape != (n,):
                 chosen = agents.checked(chosen)
             row[:] = chosen
-            rewards = paid(arm, own_noise, own_uniforms)
-            rewards.setflags(write=False)
+            rewards = read_only(paid(arm, own_noise, own_uniforms))
             done += 1
             learn(arm, once, rewards)
     finally:

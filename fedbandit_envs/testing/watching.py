@@ -18,7 +18,16 @@ Blocks = Sequence[Sequence[int]]
 
 
 class PolicyFault(ProtocolError):
-    """What is wrong with a policy: the `fault` in two or three words, then where, what was expected and what came."""
+    """What is wrong with a policy.
+
+    Args:
+        fault: the fault in two or three words; it is kept as `fault`.
+        place: the problem and the run in which it was found.
+        detail: what was expected, what came, and what to do.
+
+    >>> PolicyFault("pulls too many", "M = 2, K = 3", "expected at most length = 1 pulls, got 4")
+    PolicyFault('pulls too many (M = 2, K = 3): expected at most length = 1 pulls, got 4')
+    """
 
     def __init__(self, fault: str, place: str, detail: str):
         super().__init__(f"{fault} ({place}): {detail}")
@@ -26,6 +35,7 @@ class PolicyFault(ProtocolError):
 
 
 def _digest(message: Message | None) -> object:
+    """The content of a message, which can be compared later."""
     if message is None:
         return None
     arrays = [*message.arrays.items(), *message.present.items(), ("agents", message.agents)]
@@ -33,19 +43,19 @@ def _digest(message: Message | None) -> object:
 
 
 class Watch:
-    """Looks at what passes between a policy's sides and the rounds, and knows where that happens."""
+    """Looks at everything that passes between the sides of a policy and the rounds, and knows the place of a fault."""
 
     def __init__(self, place: str):
         self.place = place
         self._sent: list[tuple[str, Message, object]] = []
 
     def fault(self, fault: str, detail: str) -> PolicyFault:
-        """A fault found here."""
+        """The error for a fault that was found in this run."""
         return PolicyFault(fault, self.place, detail)
 
     @contextmanager
     def verb(self, name: str, received: Message | None = None) -> Iterator[None]:
-        """Names every error that comes out of a verb, and notices a received message that was changed."""
+        """Turn every error of a verb into a fault with a name, and notice a received message that was changed."""
         before = _digest(received)
         try:
             yield
@@ -68,7 +78,7 @@ class Watch:
             )
 
     def plan(self, name: str, plan: object, num_agents: int, num_arms: int) -> None:
-        """Look at a plan."""
+        """Look at a plan, and refuse one with a fault."""
         if not isinstance(plan, Plan):
             raise self.fault(
                 "breaks the protocol",
@@ -83,16 +93,16 @@ class Watch:
                 f"{np.shape(plan.explore)} and {np.shape(plan.arm)}; use len(view.agents), not num_agents",
             )
         most = int(np.sum(plan.explore, axis=1).max())
-        if np.ndim(plan.length) == 0 and most > plan.length:  # what is no number the rounds refuse
+        if np.ndim(plan.length) == 0 and most > plan.length:  # the rounds refuse a length that is no number
             raise self.fault(
                 "pulls too many",
                 f"{name}: expected at most length = {plan.length} pulls, got {most}; raise length or explore less",
             )
 
     def message(self, name: str, message: object) -> None:
-        """Look at a message that is sent, and remember it."""
+        """Look at a message that is sent, refuse one with a fault, and remember it."""
         if not isinstance(message, Message):
-            return  # None is silence; anything else the channel refuses
+            return  # None sends nothing, and the channel refuses everything else
         for array_name, array in message.arrays.items():
             if np.isnan(array).any():
                 where = tuple(int(axis) for axis in np.argwhere(np.isnan(array))[0])
@@ -104,7 +114,7 @@ class Watch:
         self._sent.append((name, message, _digest(message)))
 
     def still_as_sent(self) -> None:
-        """Look at all messages again."""
+        """Look at all messages again, and refuse those that were changed after they were sent."""
         for name, message, digest in self._sent:
             if _digest(message) != digest:
                 raise self.fault(
@@ -115,6 +125,8 @@ class Watch:
 
 
 class _WatchedAgents(AgentSide):
+    """An agent side whose verbs are watched."""
+
     def __init__(self, side: AgentSide, watch: Watch, num_agents: int, num_arms: int):
         self.side, self.watch, self.shape = side, watch, (num_agents, num_arms)
         self.name = type(side).__name__
@@ -148,6 +160,8 @@ class _WatchedAgents(AgentSide):
 
 
 class _WatchedServer(ServerSide):
+    """A server side whose verbs are watched."""
+
     def __init__(self, side: ServerSide, watch: Watch):
         self.side, self.watch, self.name = side, watch, type(side).__name__
 
@@ -166,14 +180,22 @@ class _WatchedServer(ServerSide):
 
 
 class WatchedRounds(CommunicationRounds):
-    """Rounds whose sides are watched; `apart` gives each block and the server a policy object of its own."""
+    """Rounds whose sides are watched.
+
+    Args:
+        env: the environment.
+        policy: the policy whose sides are watched.
+        watch: what looks at the sides.
+        blocks: the numbers of the agents of each block; None: one block of all.
+        apart: whether each block and the server get a policy object of their own.
+    """
 
     def __init__(self, env: HiddenContextBandit, policy: Policy, watch: Watch, blocks: Blocks | None, apart: bool):
         super().__init__(env, policy, blocks=blocks, record=True)
         self._watch, self._apart = watch, apart
 
     def _begin(self) -> None:
-        """A new run; what the policy's constructors raise has a name."""
+        """Start a new run; errors of the policy's constructors become faults with a name."""
         name = type(self.policy).__name__
         with self._watch.verb(f"{name}.agents or {name}.server"):
             super()._begin()
@@ -189,7 +211,7 @@ class WatchedRounds(CommunicationRounds):
         return copy.deepcopy(self.policy) if self._apart else self.policy
 
     def advance(self) -> None:
-        """One turn, with a name for what the rounds and the channel refuse."""
+        """Play one turn; what the rounds and the channel refuse becomes a fault with a name."""
         try:
             super().advance()
         except PolicyFault:

@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 from pettingzoo.utils.conversions import parallel_to_aec
+from refusals import assert_refused
 
 import fedbandit_envs as fb
 from fedbandit_envs.envs.episode import Episode
@@ -136,6 +137,22 @@ def test_all_agents_are_truncated_together_at_the_horizon():
     assert env.max_num_agents == 2
 
 
+@pytest.mark.parametrize("actions", [np.zeros(3), np.zeros(3, dtype=int), [0, 0, 0], 0, None, "000"])
+@pytest.mark.parametrize("agents", [1, 3])
+def test_actions_without_names_are_refused_in_words(actions, agents):
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=agents)
+    env.reset(seed=0)
+    assert_refused(lambda: env.step(actions), "expected a dict from agent to arm", type(actions).__name__)
+
+
+def test_the_reward_of_the_joint_view_is_the_sum_of_all_agents():
+    joint, env = gymnasium.make("fedbandit/Synthetic-v0", **SMALL), fb.make("fedbandit/Synthetic-v0", **SMALL)
+    joint.reset(seed=2)
+    env.reset(seed=2)
+    paid = env.step(dict.fromkeys(env.agents, 1))[1]
+    assert joint.step(np.ones(3, dtype=int))[1] == pytest.approx(sum(paid.values()), rel=1e-12)
+
+
 def test_outputs_of_one_step_are_not_changed_by_the_next():
     env = fb.make("fedbandit/Synthetic-v0", **SMALL)
     outputs = rollout(env, seed=0, steps=2)
@@ -237,6 +254,40 @@ def test_a_distribution_of_the_users_own_with_three_arrays_is_played_and_observe
     assert env.observation_space("agent_0")["std"].high == 1
     assert env.observation_space("agent_0")["right"].low == -np.inf
     assert fb.play(env, fb.make_policy("Fed-PECD"), seed=0).steps[-1] == 50
+
+
+@pytest.mark.parametrize("context", ["fixed", "resampled"])
+def test_the_views_of_gymnasium_show_a_distribution_with_three_arrays(context):
+    mu = TwoBumps([0.5, 1.0, -0.5])
+    problem = {"theta": np.eye(2), "contexts": mu, "feature_map": fb.Identity(2, 2), "context": context}
+    keywords = {**problem, "observation": "distribution", "max_cycles": 5}
+    joint = gymnasium.make("fedbandit/Linear-v0", **keywords)
+    one = gymnasium.make("fedbandit/Linear-Agent-v0", agent=2, **keywords)
+    rows = gymnasium.make_vec("fedbandit/Linear-Agent-v0", **keywords)
+    for env, right in ((joint, mu.right[:, None]), (one, mu.right[2:]), (rows, mu.right[:, None])):
+        shown, _ = env.reset(seed=0)
+        for observation in (shown, env.step(0 * env.action_space.sample())[0]):
+            assert sorted(observation) == sorted(env.observation_space) == ["centres", "right", "std"]
+            assert env.observation_space.contains(observation)
+            np.testing.assert_array_equal(observation["right"], right)
+
+
+def test_an_own_distribution_that_knows_its_contexts_makes_the_exact_setting():
+    class Known(TwoBumps):
+        known = np.array([[1.0, -1.0], [1.0, 1.0]])
+
+        def rows(self, index):
+            part = Known(self.right[index])
+            part.known = self.known[index]
+            return part
+
+        def sample(self, rng):
+            return self.known
+
+    problem = fb.Linear(np.eye(2), contexts=Known([9.0, 9.0]), feature_map=fb.Identity(2, 2))
+    assert fb.HiddenContextBandit(problem, max_cycles=50).exact
+    env = fb.HiddenContextBandit(problem, max_cycles=50)
+    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # which needs to be shown the contexts
 
 
 def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_variance():

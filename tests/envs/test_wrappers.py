@@ -1,5 +1,6 @@
 """The PettingZoo wrappers: what they show, what they record, and that they leave the bulk path on."""
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -151,6 +152,19 @@ def test_wrapper_on_something_else_is_refused():
 
     for wrapper in (fb.ExpectedFeatures, fb.PullStatistics, fb.RecordRegret):
         assert_refused(lambda wrapper=wrapper: wrapper(Other(linear())), "HiddenContextBandit", "str")
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "keyword"),
+    [
+        (fb.ExpectedFeatures, 'observation="features"'),
+        (fb.PullStatistics, 'observation="statistics"'),
+        (fb.RecordRegret, "record_regret=True"),
+    ],
+)
+@pytest.mark.parametrize("name", ["fedbandit/Linear-v0", "fedbandit/Linear-Agent-v0"])
+def test_an_environment_of_gymnasium_is_refused_with_the_keyword_that_does_the_same(wrapper, keyword, name):
+    assert_refused(lambda: wrapper(gymnasium.make(name)), "HiddenContextBandit", keyword, "gymnasium.make()")
 
 
 def test_expected_features_go_beneath_what_changes_observations():

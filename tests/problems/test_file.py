@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
+from fedbandit_envs.problems.generator import draw_instance
 
 THETA = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 MEAN = np.array([[0.8, 0.1], [0.2, 0.7], [0.5, 0.5], [0.9, 0.4]])
@@ -54,7 +55,7 @@ def test_a_file_plays_as_its_arrays_do(tmp_path, kind, context):
 def test_features_guarantees_and_true_contexts_are_kept(tmp_path):
     features = np.repeat(MEAN[:, None], 3, axis=1)
     fb.save_problem(tmp_path / "known.npz", theta=THETA, features=features, L=2.0, theta_bound=1.5, same_arms=False)
-    instance = fb.make("fedbandit/File-v0", path=str(tmp_path / "known.npz"))._prototype
+    instance = draw_instance(fb.File(path=str(tmp_path / "known.npz")), 0)
     assert np.array_equal(instance.phi, features)
     assert (instance.L, instance.theta_bound, instance.noise_std) == (2.0, 1.5, 1.0)
 
@@ -217,7 +218,7 @@ def test_only_files_that_are_there_are_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     for name in ("pipe", ".", "/dev/zero"):
-        with pytest.raises(ValueError, match="expected a file, got something else"):
+        with pytest.raises(ValueError, match="expected a file, got a folder, a pipe or a device"):
             fb.File(name)
     with pytest.raises(ValueError, match=r"path: expected a file that save_problem wrote, got 'no.npz' \(No such file"):
         fb.make("fedbandit/File-v0", path="no.npz")

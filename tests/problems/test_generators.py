@@ -11,7 +11,8 @@ from scipy.stats import chisquare, kstest, norm
 from fedbandit_envs.contexts.distributions import Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.envs.bandit import draw_instance
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.problems.generator import draw_instance
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.movielens.factors import ELL, L, eligible_users, load_factors
 from fedbandit_envs.problems.movielens.problem import Household, MovieLens
@@ -225,6 +226,79 @@ def test_the_shapes_of_an_instance_do_not_depend_on_its_seed(name):
     one, other = (draw_instance(FAMILIES[name], seed) for seed in (0, 1))
     assert one.num_agents == other.num_agents == FAMILIES[name].num_agents
     assert one.distribution.space() == other.distribution.space()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_tells_the_shape_of_its_instances(name):
+    problem, instance = FAMILIES[name], draw_instance(FAMILIES[name], 1)
+    shape = problem.problem_shape()
+    shape.check(instance)
+    assert shape.num_agents == instance.num_agents
+    assert (shape.feature_map.num_arms, shape.feature_map.dim) == instance.theta.shape
+    assert shape.space("distribution") == instance.distribution.space()
+    if instance.contexts is not None:
+        assert shape.space("context") == PointMass(instance.contexts).space()
+    else:
+        assert_refused(lambda: shape.space("context"), "observe", "resampled")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_making_an_environment_draws_no_instance(name, monkeypatch):
+    problem = FAMILIES[name]
+
+    def instance(*_):
+        raise AssertionError("an instance was drawn")
+
+    monkeypatch.setattr(type(problem), "instance", instance)
+    env = HiddenContextBandit(problem)
+    assert len(env.possible_agents) == problem.num_agents
+    with pytest.raises(AssertionError, match="an instance was drawn"):
+        env.reset(seed=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """A generator of a user's own, which does not tell its shapes."""
+
+    problem: Synthetic | Household
+    num_agents: int = 6
+
+    def instance(self, rng, context_rng):
+        return self.problem.instance(rng, context_rng)
+
+
+@pytest.mark.parametrize("name", ["synthetic, berkson", "household"])
+def test_a_generator_that_does_not_tell_its_shapes_makes_the_same_environment(name):
+    own, told = HiddenContextBandit(Own(FAMILIES[name])), HiddenContextBandit(FAMILIES[name])
+    assert own.possible_agents == told.possible_agents
+    assert own.observation_space("agent_0") == told.observation_space("agent_0")
+    assert own.action_space("agent_0") == told.action_space("agent_0")
+    assert (own.dim, own.exact, own.resampled) == (told.dim, told.exact, told.resampled)
+    for env in (own, told):
+        env.reset(seed=3)
+    np.testing.assert_array_equal(own.instance.means, told.instance.means)
+
+
+class Shared(Synthetic):
+    """A family that draws another kind of instance than the one whose shapes it inherits."""
+
+    def instance(self, rng, context_rng):
+        return Household(num_agents=6).instance(rng, context_rng)
+
+
+class Fewer(Synthetic):
+    """A family with one agent less than it tells."""
+
+    def instance(self, rng, context_rng):
+        return dataclasses.replace(FAMILIES["synthetic, berkson"], num_agents=5).instance(rng, context_rng)
+
+
+@pytest.mark.parametrize(
+    ("family", "parts"),
+    [(Shared, ("num_arms = 10", "got 30")), (Fewer, ("num_agents = 6", "got 5"))],
+)
+def test_an_instance_of_another_shape_than_the_told_one_is_refused(family, parts):
+    assert_refused(lambda: HiddenContextBandit(family(num_agents=6)).reset(seed=0), *parts, "problem_shape()")
 
 
 # --- MovieLens

@@ -13,7 +13,8 @@ import fedbandit_envs as fb
 from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.instance import OBSERVES, BanditInstance
+from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 from fedbandit_envs.seeding import Randomness, Stream
 
@@ -238,6 +239,11 @@ CONTEXTS = np.full((5, 2), 0.5)
         ({"ell": 0.0}, ("ell: ", "above 0", "0.0")),
         ({"L": -1}, ("L: ", "above 0", "-1")),
         ({"ell": 2.0, "L": 1.0}, ("ell: ", "at most L = 1.0", "2.0")),
+        ({"contexts": 1e120 * CONTEXTS}, ("phi, the true features", "at most 1e+100", "units")),
+        (
+            {"theta": 1e155 * THETA, "distribution": PointMass(1e155 * CONTEXTS), "contexts": 1e155 * CONTEXTS},
+            ("psi, the expected features", "got inf"),
+        ),
         ({"contexts": CONTEXTS * [[1], [1], [0], [1], [1]]}, ("phi, the true features", "agent 2, arm 0")),
         (
             {"distribution": PointMass(CONTEXTS * [[1], [0], [1], [1], [1]])},
@@ -261,6 +267,16 @@ def test_observing_the_context_is_refused_when_it_is_resampled():
 
 def test_an_unknown_way_to_observe_is_refused():
     assert_refused(lambda: make().observed("contexts"), "observe: ", "did you mean 'context'")
+
+
+def test_a_horizon_whose_counts_are_not_exact_is_refused():
+    make().constants(2**53)
+    for horizon in (2**53 + 1, 2**63):
+        assert_refused(
+            lambda horizon=horizon: make().constants(horizon),
+            "horizon",
+            str(2**53),
+        )
 
 
 @pytest.mark.parametrize("horizon", [0, -1, 2.5, None])

@@ -202,7 +202,7 @@ def test_a_broken_csv_file_is_refused_by_line(tmp_path, text, words):
 
 def test_only_regular_files_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="expected a file, got something else"):
+    with pytest.raises(ValueError, match="expected a file, got a folder, a pipe or a device"):
         learnt(tmp_path / "pipe")
 
 

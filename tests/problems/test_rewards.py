@@ -293,15 +293,23 @@ def test_the_rewards_of_an_agent_are_the_same_to_the_last_bit_whoever_is_in_its_
 
 
 def test_with_many_agents_fewer_pulls_are_drawn_ahead_whoever_is_in_the_block(monkeypatch):
-    monkeypatch.setattr(
-        "fedbandit_envs.envs.episode._NUMBERS_PER_DRAW", 30
-    )  # two pulls of 7 agents, with a normal and a uniform each
+    # Two pulls of 7 agents, with a normal and a uniform each.
+    monkeypatch.setattr("fedbandit_envs.envs.step_noise._NUMBERS_PER_DRAW", 30)
     instance, rows = seven_agents("noise"), np.array([5, 2])
     whole, block = Episode(instance, 21, 7), Episode(instance.rows(rows), 21, 7, rows)
     for _ in range(5):
         together, own = whole.pull(ONCE), block.pull(ONCE.rows(rows))
         assert own.played_sums.tobytes() == together.played_sums[rows].tobytes()
-        assert whole._noise.size == 2 * 7
+        assert len(whole.upcoming(99).noise) == 2 - whole.plans % 2
+
+
+def test_steps_and_short_plans_that_alternate_are_paid_as_if_they_came_alone():
+    instance = seven_agents("noise")
+    mixed, steps, plans = (Episode(instance, 4, 7) for _ in range(3))
+    for _ in range(3):
+        assert mixed.pull(ONCE).played_sums.tobytes() == plans.pull(ONCE).played_sums.tobytes()
+        steps.skip(1)  # the number of a step counts the steps of plans too
+        assert mixed.step(ONCE.arm).tobytes() == steps.step(ONCE.arm).tobytes()
 
 
 def test_no_pulls_of_an_arm_with_negative_mean_are_the_same_zero_in_every_block():

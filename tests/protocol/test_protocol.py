@@ -1,5 +1,7 @@
 """The values that cross between policies and the world: what they hold, and what they refuse."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -244,6 +246,58 @@ class TestMessage:
         assert_refused(make, part)
         with pytest.raises(ProtocolError):
             make()
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deep copy": copy.deepcopy,
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("hello"),
+        Message("broadcast", {"theta": np.eye(2)}),
+        Message("rows", {"n": np.arange(6).reshape(3, 2)}, np.array([1, 4, 7]), {"n": np.array([True, False, True])}),
+    ],
+    ids=lambda message: message.kind,
+)
+def test_a_message_can_be_copied_and_the_copy_is_immutable_too(message, how):
+    other = COPIES[how](message)
+    assert other is not message
+    assert (other.kind, list(other.arrays), list(other.present)) == (
+        message.kind,
+        list(message.arrays),
+        list(message.present),
+    )
+    for name, array in message.arrays.items():
+        np.testing.assert_array_equal(other[name], array)
+        assert other[name].dtype == array.dtype
+        assert not other[name].flags.writeable
+    for name, mask in message.present.items():
+        np.testing.assert_array_equal(other.present[name], mask)
+        assert not other.present[name].flags.writeable
+    np.testing.assert_array_equal(other.scalars(), message.scalars())
+    np.testing.assert_array_equal(other.agents, message.agents)
+    if message.agents is not None:
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            other.agents.setflags(write=True)
+    with pytest.raises(TypeError, match="item assignment"):
+        other.arrays["more"] = np.zeros(1)
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_a_checked_plan_can_be_copied_and_the_copy_is_read_only_too(how):
+    plan = Plan(np.array([[1, 0], [0, 2]]), np.array([1, 0]), 5).checked(2, 2)
+    other = COPIES[how](plan)
+    np.testing.assert_array_equal(other.explore, [[1, 0], [0, 2]])
+    np.testing.assert_array_equal(other.exploration, [1, 2])
+    assert other.checked(2, 2) is other
+    assert not other.explore.flags.writeable
+    assert not other.arm.flags.writeable
 
 
 class Sides(AgentSide):

@@ -117,7 +117,7 @@ def test_playing_on_alone_is_the_same_run_as_turn_by_turn(name, law, horizon):
 @pytest.mark.parametrize("ahead", [1, 7, 256])
 @pytest.mark.parametrize("name", ["Local-UCB", "a new one"])
 def test_playing_on_for_long_is_the_same_run_however_many_steps_are_drawn_together(name, ahead, monkeypatch):
-    monkeypatch.setattr("fedbandit_envs.envs.episode._STEPS_PER_DRAW", ahead)
+    monkeypatch.setattr("fedbandit_envs.envs.step_noise._STEPS_PER_DRAW", ahead)
     env, policy, stretches = make(5000), STEP_BY_STEP[name](), []
     upcoming = fb.HiddenContextBandit.upcoming
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ import pytest
 from refusals import assert_refused
 
 import fedbandit_envs as fb
-from fedbandit_envs.testing.check import PolicyFault, check_policy
+from fedbandit_envs.testing import PolicyFault, check_policy
 
 
 class Agents(fb.AgentSide):
@@ -549,3 +549,13 @@ def test_problems_can_be_chosen():
 def test_short_horizons_are_checked_too(horizon):
     for name in ("Fed-PECD", "DisLinUCB"):
         assert "no fault" in check_policy(fb.make_policy(name), horizon=horizon)
+
+
+def test_a_state_that_no_file_can_hold_is_not_plain():
+    class Slashed(Agents):
+        def snapshot(self):
+            return super().snapshot() | {"a/b": 1}
+
+    name, message = fault(Slashed)
+    assert name == "state is not plain"
+    assert "a/b" in message

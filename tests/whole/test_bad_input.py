@@ -106,6 +106,18 @@ ARGUMENTS = {
     "unknown factors": (lambda: fb.make("fedbandit/MovieLens-v0", factors="mask"), "did you mean 'masked'"),
     "unknown render mode": (lambda: linear(render_mode="rgb"), "render_mode", "did you mean 'rgb_array'"),
     "no steps": (lambda: linear(max_cycles=0), "max_cycles", "0"),
+    "more steps than can be counted": (
+        lambda: linear(max_cycles=2**63),
+        "max_cycles",
+        "at most 9007199254740992",
+        str(2**63),
+    ),
+    "more steps than are exact": (lambda: linear(max_cycles=2**63 - 1), "max_cycles", "at most 9007199254740992"),
+    "theta and features whose products overflow": (
+        lambda: fb.Linear(theta=1e154 * np.eye(2), features=np.full((3, 2, 2), 1e154)),
+        "psi",
+        "at most 1e+100",
+    ),
     "minus one step": (lambda: linear(max_cycles=-1), "max_cycles", "-1"),
     "unknown id": (lambda: fb.make("fedbandit/Sinthetic-v0"), "Sinthetic", "did you mean 'fedbandit/Synthetic-v0'"),
     "unlike any id": (lambda: fb.make("CartPole"), "fedbandit/Linear-v0", "CartPole"),
@@ -114,7 +126,7 @@ ARGUMENTS = {
         "number_agents",
         "did you mean 'num_agents'",
     ),
-    "keyword unlike any other": (lambda: linear(xyz=1), "xyz", "leave it out"),
+    "keyword unlike any other": (lambda: linear(xyz=1), "expected keywords among theta", "got 'xyz'"),
     "unknown keyword through PettingZoo": (
         lambda: pettingzoo.make("parallel", "fedbandit/Synthetic-v0", num_arm=3),
         "num_arm",

@@ -16,7 +16,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, read_only
 from fedbandit_envs.validation import one_of
 
 NUM_USERS, NUM_ARMS, DIM = 943, 30, 3
@@ -109,5 +109,4 @@ def _checked(array: NDArray[np.generic], shape: tuple[int, int]) -> FloatArray:
     values = array.astype(np.float64)
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("expected finite, non-negative factors")
-    values.setflags(write=False)
-    return values
+    return read_only(values)

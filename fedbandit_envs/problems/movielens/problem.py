@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.contexts.distributions import ContextDistribution
+from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
 from fedbandit_envs.contexts.features import Identity
+from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
-from fedbandit_envs.problems.households import households
+from fedbandit_envs.problems.generator import ProblemShape
+from fedbandit_envs.problems.households import PLACES, households
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.movielens import factors as movielens
 from fedbandit_envs.validation import one_of, real_number, whole_number
@@ -16,12 +18,12 @@ from fedbandit_envs.validation import one_of, real_number, whole_number
 
 @dataclass(frozen=True)
 class MovieLens:
-    """MovieLens-100K users as agents, clusters of films as arms (K = 30, d = 3), phi(a, c) = c.
+    """Users of MovieLens-100K as agents, and clusters of films as arms (K = 30, d = 3), with phi(a, c) = c.
 
-    `factors`: "completed" (the matrix completed by user-based filtering, then factorised) or "masked" (factorised on
-    the observed ratings only: more heterogeneous). `users`: "eligible" are those whose norms and gaps lie in the
-    ranges that the paper reports, so these ranges hold by selection; "all" takes everyone. `hidden`: "gaussian" adds
-    noise of `context_std` to the user's factors; "household" makes each agent an account shared by 2 to 4 users, of
+    Factors: "completed" ones come from the matrix of ratings completed by user-based filtering; "masked" ones from the
+    observed ratings only, and differ more among users. Users: "eligible" ones are those whose norms and gaps lie in the
+    ranges that the paper reports, so these ranges hold by selection; "all" takes everyone. Hidden: "gaussian" adds
+    noise of `context_std` to the user's factors; "household" makes each agent an account that 2 to 4 users share, of
     whom one is behind the screen. Theta is learnt from ratings, so nothing is guaranteed about it.
 
     >>> rng = np.random.default_rng(0)
@@ -30,9 +32,9 @@ class MovieLens:
     """
 
     num_agents: int = 100  #: the number of agents, M
-    factors: str = "completed"  #: "completed" or "masked"
-    users: str = "eligible"  #: "eligible" or "all"
-    hidden: str = "gaussian"  #: "gaussian" or "household"
+    factors: str = "completed"  #: "completed" or "masked" ratings, from which the factors are learnt
+    users: str = "eligible"  #: "eligible" or "all", among whom the agents are drawn
+    hidden: str = "gaussian"  #: "gaussian" or "household", the way in which contexts are hidden
     context_std: float = USUAL_STD  #: standard deviation of each number of a context
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
     context: str = "fixed"  #: "fixed" or "resampled" at each pull
@@ -59,11 +61,22 @@ class MovieLens:
             )
 
     def _users(self) -> IntArray:
+        """The numbers of the users among whom the agents are drawn."""
         factors = movielens.load_factors(self.factors)
         return movielens.eligible_users(factors) if self.users == "eligible" else np.arange(len(factors.users))
 
+    def problem_shape(self) -> ProblemShape:
+        """The shape of all instances, told without drawing one."""
+        num_arms, dim = movielens.load_factors(self.factors).theta.shape
+        shown: ContextDistribution
+        if self.hidden == "gaussian":
+            shown = Gaussian(np.zeros((1, dim)), std=self.context_std)
+        else:
+            shown = Discrete(np.zeros((1, PLACES, dim)), np.full((1, PLACES), 1 / PLACES))
+        return ProblemShape(self.num_agents, Identity(num_arms, dim), shown, self.context)
+
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
-        """Draw the users (or households), then who or what is behind the screen."""
+        """Draw the users or households, then who or what is behind the screen."""
         factors, pool = movielens.load_factors(self.factors), self._users()
         distribution: ContextDistribution
         if self.hidden == "gaussian":
@@ -88,7 +101,10 @@ class MovieLens:
 
 @dataclass(frozen=True)
 class Household(MovieLens):
-    """MovieLens accounts shared by 2 to 4 people: mu_i is the mixture of their factors, c_i one of them.
+    """MovieLens accounts that 2 to 4 people share: mu_i is the mixture of their factors, and c_i is one of them.
+
+    Agents observe the `support` (4, 3), the factors of the members, and the `weights` (4,), how often each member is
+    behind the screen.
 
     >>> rng = np.random.default_rng(0)
     >>> Household(num_agents=5).instance(rng, rng).distribution.support.shape
