@@ -27,9 +27,6 @@ _CLEAR, _ZERO = 1e-8, 1e-15  # shares of the largest eigenvalue that surely coun
 _SMALLEST_CURVATURE = 1e-5  # in units of g^2, added where pi / z is so large that rounding would drown the step
 _SCIPY_FROM = 100  # unknowns from which scipy's Cholesky repays its import
 TINY_G = 1e-30  # far below any g that matters, and its eighth power is still a number
-_LEAST_DETERMINANT = 1e-6  # of matrices whose largest eigenvalue is about 1, for inverses by cofactors
-# Entries 00, 01, 02, 11, 12, 22 of a symmetric matrix: cofactor n is a product of entries less another, 6 places on.
-_FACTORS = np.array([[3, 2, 1, 0, 1, 0, 4, 1, 2, 2, 0, 1], [5, 4, 4, 5, 2, 3, 4, 5, 3, 2, 4, 1]])
 _FEW_PAIRS = 2048  # of arms and agents, up to which leaving some out costs more than it saves
 _BLOCK = 4096  # agents whose Hessian terms are held at once: bounds memory, and fits the cache
 
@@ -184,22 +181,6 @@ def unknowns(groups: int, d: int) -> int:
     return groups * d * (d + 1) // 2
 
 
-def by_cofactors(upper: FloatArray) -> FloatArray | None:
-    """Inverses of symmetric matrices in three dimensions, by their upper entries (groups, 6), faster than by LAPACK.
-
-    Rounding costs them the square of the ratio of their eigenvalues, which in the coordinates of a `Problem` are 3 at
-    most: None if one of the determinants is so small that this could be felt.
-    """
-    products = upper.take(_FACTORS[0], axis=1)
-    products *= upper.take(_FACTORS[1], axis=1)
-    cofactors: FloatArray = products[:, :6] - products[:, 6:]
-    determinants = np.vecdot(upper[:, :3], cofactors[:, :3])
-    if not np.minimum.reduce(determinants) > _LEAST_DETERMINANT:
-        return None
-    cofactors /= determinants[:, None]
-    return cofactors
-
-
 class InteriorPoint:
     """Mehrotra's predictor-corrector method: a handful of steps whatever the gap, each one small linear system.
 
@@ -225,10 +206,7 @@ class InteriorPoint:
         information: FloatArray = self._collect(pi).take(self.entry, axis=1)
         if self.based:
             information += self.base
-        groups, d = information.shape[:2]
-        inverse = by_cofactors(information.reshape(groups, -1).take(self.upper, axis=1)) if d == 3 else None
-        if inverse is None:
-            inverse = invert(information).reshape(groups, -1).take(self.upper, axis=1)
+        inverse = invert(information).reshape(len(information), -1).take(self.upper, axis=1)
         inverse *= self.times
         g: FloatArray = np.vecmat(inverse, self.products)
         return information, g
