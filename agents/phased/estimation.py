@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fedbandit_agents.phased.design_steps import RANK_TOLERANCE, invert, whiten
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, invert, whiten
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.plans import places
 

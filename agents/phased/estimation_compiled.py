@@ -12,7 +12,7 @@ import numpy as np
 from numba import boolean, float64, int64, njit, types
 
 from fedbandit_agents.phased import estimation
-from fedbandit_agents.phased.design_compiled import invert
+from fedbandit_agents.phased.information_compiled import invert
 from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.design_steps import gap_of, log_det, whiten
+from fedbandit_agents.phased.design_problem import gap_of, log_det, whiten
 
 
 @pytest.mark.parametrize("gap", [0.1, 1e-3, 1e-7])

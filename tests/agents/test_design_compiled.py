@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import fedbandit_envs as fb
 from fedbandit_agents.phased.design import g_optimal
-from fedbandit_agents.phased.design_steps import log_det, whiten
+from fedbandit_agents.phased.design_problem import log_det, whiten
 from fedbandit_envs.testing.check import check_policy
 
 
