@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedbandit_agents.inference.context_bias import (
-    bias_factors,
     bias_variances,
     inferred_features,
     prior_belief,
@@ -216,7 +215,7 @@ def test_factors_and_variances_of_the_bias_make_up_its_covariance(name, feature_
     rng = np.random.default_rng(3)
     distribution = DISTRIBUTIONS[name](rng, 5, feature_map.context_dim)
     theta = rng.normal(size=(4, 2))
-    factors, own = bias_factors(distribution, feature_map, theta)
+    factors, own = distribution.reward_factors(feature_map, theta)
     expected = distribution.reward_covariance(feature_map, theta)
     found = factors @ factors.transpose(0, 2, 1) + own[:, :, None] * np.eye(4)
     np.testing.assert_allclose(found, expected, atol=1e-9 * abs(expected).max(initial=1))
