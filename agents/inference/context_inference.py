@@ -38,9 +38,9 @@ from fedbandit_envs.validation import check_fields, checked, optional, real_numb
 _SEEN_PER_COEFFICIENT = 10
 # A report is worth sending when its precision has changed by more than this share.
 _NEWS = 0.1
-# The assumed noise scale counts as many degrees of freedom, beside those of the residuals.
+# The assumed noise scale counts as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_SIGMA = 5.0
-# The weights that come with the reports of an arm count as many degrees of freedom, beside those of the residuals.
+# The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_WEIGHTS = 10.0
 # Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
 _LEAST_LENGTH = 1e-6
@@ -138,7 +138,7 @@ class InferringAgents(AgentSide):
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance, prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
-        self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K) of one reward about its mean
+        self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
     def prior(self) -> Belief:
         """The belief before own rewards."""
@@ -245,6 +245,7 @@ class InferringAgents(AgentSide):
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
+        """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
         return inferred_features(self.view, self.prior(), self.theta, self.V, self.pulls, self.sums, self.noise)
 
 

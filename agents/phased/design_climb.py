@@ -125,7 +125,7 @@ def climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, do
 
 
 def _time_for_newton(solver: InteriorPoint, iteration: int, left: float, target: float) -> bool:
-    """Whether second-order steps begin now; only after a whole round of doublings, when the gap `left` is lowest."""
+    """Whether second-order steps begin now: only after a step with power 1, and after a whole round of doublings."""
     if iteration <= 1 or iteration % DOUBLINGS != 1:
         return False
     factor = cost_factor(solver.unknowns)

@@ -211,6 +211,7 @@ def _climb(
 
 @lru_cache(maxsize=32)
 def _zeros(*shape: int) -> FloatArray:
+    """Zeros that are only read: the base of a problem without settled agents, or a start that is not there."""
     return np.zeros(shape)
 
 

@@ -110,6 +110,7 @@ def eliminated(
     error_model="numpy",
 )
 def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, theta: FloatArray) -> None:
+    """Fills in theta_{a,i}."""
     agents, arms, d = psi.shape
     for i in range(agents):
         for a in range(arms):

@@ -38,6 +38,7 @@ class _Triangle(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _triangle(d: int) -> _Triangle:
+    """The index tables of matrices (d, d)."""
     rows, columns = np.triu_indices(d)
     entry = np.zeros((d, d), dtype=np.int64)
     entry[rows, columns] = entry[columns, rows] = np.arange(len(rows))
