@@ -5,13 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from beliefs import others, view_of
 
 import fedbandit_envs as fb
-from fedbandit_agents.inference.context_bias import prior_belief, without_own_share
+from fedbandit_agents.inference.context_bias import prior_belief
+from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
-from fedbandit_envs.protocol.knowledge import Constants, View
-from fedbandit_envs.seeding import Randomness, Stream
 from fedbandit_envs.testing import check_policy
 
 
@@ -67,18 +67,13 @@ CENTRES = np.random.default_rng(0).uniform(0.3, 1.0, (6, 2))
 THETA = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 
 
-def prior(distribution: ContextDistribution):
+def prior(distribution: ContextDistribution) -> Belief:
     """The prior belief of agents for whom theta is known."""
-    n, (num_arms, d) = distribution.num_agents, THETA.shape
-    feature_map = fb.Identity(num_arms, d)
-    psi = distribution.expected_features(feature_map)
-    constants = Constants(n, num_arms, d, 1000, 0.5, 1.0, 1.0, "fixed")
-    view = View(constants, np.arange(n), distribution, feature_map, psi, Randomness(0, Stream.POLICY, n))
-    nothing = np.zeros((n, num_arms))
-    return prior_belief(view, without_own_share(THETA, np.zeros((num_arms, d, d)), psi, nothing, nothing))
+    view = view_of(distribution, fb.Identity(3, 2))
+    return prior_belief(view, others(view, THETA, np.zeros((3, 2, 2))))
 
 
-def test_the_prior_of_an_own_distribution_has_the_moments_of_its_rewards():
+def test_the_prior_of_an_own_distribution_has_the_moments_of_its_rewards() -> None:
     # A coordinate that is uniform on an interval of half length h has variance h^2 / 3, here 0.16 / 3.
     belief = prior(Square(CENTRES))
     np.testing.assert_allclose(belief.expected_rewards(), CENTRES @ THETA.T)
@@ -87,7 +82,7 @@ def test_the_prior_of_an_own_distribution_has_the_moments_of_its_rewards():
     np.testing.assert_allclose(belief.variance, 0, atol=1e-12)
 
 
-def test_the_prior_of_an_own_distribution_with_finite_support_is_exact():
+def test_the_prior_of_an_own_distribution_with_finite_support_is_exact() -> None:
     coin = Coin(CENTRES)
     own, known = prior(coin), prior(fb.Discrete(*coin.nodes()))
     assert own.mean.shape == (6, 2, 3)
@@ -97,7 +92,7 @@ def test_the_prior_of_an_own_distribution_with_finite_support_is_exact():
 
 @pytest.mark.parametrize("kind", [Square, Coin])
 @pytest.mark.parametrize("name", ["Fed-CI", "Fed-CI-Elimination", "Local-Thompson"])
-def test_policies_that_infer_the_context_play_with_an_own_distribution(kind: type[Square], name: str):
+def test_policies_that_infer_the_context_play_with_an_own_distribution(kind: type[Square], name: str) -> None:
     problem = fb.Linear(THETA, contexts=kind(CENTRES), feature_map=fb.Identity(3, 2), noise_std=0.3)
     check_policy(fb.make_policy(name), problems={"own": problem})
     played, uniform = (
