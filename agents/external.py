@@ -1,10 +1,10 @@
-"""Trained models and plain functions as policies: what an RL library has learnt, played as any other policy.
+"""Trained models and plain functions as policies: what an RL library has learnt is played as any other policy.
 
     policy = from_sb3(PPO("MlpPolicy", env).learn(50_000))
     history = fb.play(fb.make("fedbandit/Synthetic-v0"), policy, seed=0)
 
 A model is asked once a step, for all agents together, and sends nothing. It is shown what agents in the environments
-are shown: a batch of the observations on which it was trained, one row an agent.
+are shown: a batch of the observations on which it was trained, with one row for each agent.
 """
 
 import hashlib
@@ -25,17 +25,33 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.validation import check_fields, checked, one_of
 
+#: What a policy of this module can be shown; `ExternalPolicy` explains each.
 OBSERVATIONS = ("features", "distribution", "statistics", "distribution+statistics")
-Function = Callable[[Any], Any]  # from a batch of observations to arms (M,) or probabilities of the arms (M, K)
+#: A function from a batch of observations to arms (M,), or to probabilities of the arms (M, K).
+Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class ExternalPolicy(Policy):
-    """A policy that is one function of what an agent observes, `act`; agents never communicate.
+    """A policy that is one function of what an agent observes; agents never communicate.
 
-    `observation` is what it is shown, as the environments name it: "features" (psi, flat), "statistics" (that and what
-    the agent remembers of its episode, as the wrapper PullStatistics), "distribution" (mu_i, as named arrays) or
-    "distribution+statistics" (PullStatistics on these).
+    Subclass it at the top of a module and define `act`, so that worker processes can import it. For a function at hand
+    use `from_callable`; for trained models use `from_sb3` or `from_torchrl`.
+
+    `observation` says what `act` is shown, in the words of the environments:
+
+    - "features": psi, flattened.
+    - "statistics": psi, and what the agent remembers of its episode, as the wrapper PullStatistics gives it.
+    - "distribution": mu_i, as named arrays.
+    - "distribution+statistics": mu_i and the agent's memory, as named arrays.
+
+    >>> class FirstArm(ExternalPolicy):
+    ...     def act(self, observations):
+    ...         return np.zeros(len(observations), dtype=int)
+    >>> import fedbandit_envs as fb
+    >>> history = fb.play(fb.make("fedbandit/Linear-v0", max_cycles=20), FirstArm(), seed=0)
+    >>> history.pulls[-1][0]
+    array([20,  0,  0])
     """
 
     observation: str = checked("statistics", one_of, choices=OBSERVATIONS)  #: what `act` is shown
@@ -47,8 +63,11 @@ class ExternalPolicy(Policy):
     def act(self, observations: Any) -> Any:
         """The arm of each row (M,), or the probabilities of its arms (M, K), from which arms are then drawn.
 
-        Row i of the answer may depend on row i of the observations alone. There are always M rows, the number of all
-        agents, also when only some of them are played here: the answers for the others are not used.
+        Row i of the answer may depend on row i of the observations alone.
+
+        Args:
+            observations: an array (M, length), or named arrays (M, ...), where M is the number of all agents. If only
+                some agents are played in this process, the answers for the others are not used.
         """
 
     def agents(self, view: View) -> "ExternalAgents":
@@ -57,17 +76,17 @@ class ExternalPolicy(Policy):
 
 
 class ExternalAgents(StepAgents):
-    """Agents that ask `act` at each step."""
+    """Agents that ask the policy's `act` at each step."""
 
     def __init__(self, policy: ExternalPolicy, view: View):
         super().__init__(view)
         self.policy = policy
         shape = view.psi.shape[:2]
         self.pulls: IntArray = np.zeros(shape, dtype=np.int64)
-        self.sums: FloatArray = np.zeros(shape)  # of rewards
+        self.sums: FloatArray = np.zeros(shape)  # the sums of the rewards
 
     def choose(self) -> IntArray:
-        """What the policy answers to the agents' observations."""
+        """The arms that the policy answers to the agents' observations."""
         try:
             answer = np.asarray(self.policy.act(self._observations()))
         except Exception as error:
@@ -82,10 +101,10 @@ class ExternalAgents(StepAgents):
         self.sums.reshape(-1)[where] += rewards
 
     def _observations(self) -> Any:
-        """A batch of M rows, those of this block at the places of its agents, the others filled with one of them.
+        """A batch of M rows: the agents of this block at their places; all other rows repeat one of them.
 
         Networks round differently for batches of different sizes. With one size for all blocks, and each agent at its
-        own place, its arms do not depend on who else is in the block.
+        own place, the arms of an agent do not depend on which other agents are in the block.
         """
         rows = np.zeros(self.view.constants.num_agents, dtype=np.int64)
         rows[self.view.agents] = np.arange(len(self.view.agents))
@@ -93,7 +112,7 @@ class ExternalAgents(StepAgents):
         return {name: part[rows] for name, part in shown.items()} if isinstance(shown, dict) else shown[rows]
 
     def _observed(self) -> Any:
-        """What the agents of this block are shown: an array (n, length), or named arrays (n, ...)."""
+        """The observations of this block's agents: an array (n, length), or named arrays (n, ...)."""
         kind = self.policy.observation
         if kind == "features":
             return flat_features(self.view.psi)
@@ -105,7 +124,7 @@ class ExternalAgents(StepAgents):
         return self.view.distribution.encode() | statistics_by_name(statistics)
 
     def _arms(self, answer: NDArray[Any]) -> IntArray:
-        """(n,) the arms of this block's agents."""
+        """The arms of this block's agents (n,), from the policy's answer."""
         num_agents, num_arms = self.view.constants.num_agents, self.view.constants.num_arms
         if answer.shape == (num_agents,) and answer.dtype.kind in "iu":
             return answer[self.view.agents]
@@ -118,7 +137,7 @@ class ExternalAgents(StepAgents):
         )
 
     def _drawn(self, probabilities: FloatArray) -> IntArray:
-        """(n,) arms drawn with the policy's own random numbers, so that runs repeat."""
+        """Arms (n,) drawn with the policy's own random numbers, so that runs repeat."""
         sums = probabilities.sum(axis=1)
         if not (probabilities.min() >= 0 and np.abs(sums - 1).max() < 1e-3):
             raise ProtocolError(
@@ -139,20 +158,27 @@ def from_callable(
     version: str | Callable[[], str] | None = None,
     num_arms: int | None = None,
 ) -> ExternalPolicy:
-    """The policy that plays what `function` answers to a batch of observations; see `ExternalPolicy.act`.
+    """The policy that plays what a function answers to a batch of observations; see `ExternalPolicy.act`.
 
-    To use it in experiments, `fb.register_policy("My-Model", type(policy))`; they then run in this process alone, with
-    executor="serial". For worker processes, register a subclass of ExternalPolicy from the top of a module.
+    To use it in experiments, call `fb.register_policy("My-Model", type(policy))`. The experiments then run in this
+    process alone, with executor="serial". For worker processes, register a subclass of ExternalPolicy from the top of a
+    module.
 
     Args:
-        function: from observations, one row an agent, to arms (M,) or probabilities of the arms (M, K).
-        observation: what it is shown; see ExternalPolicy.
-        name: what errors call it.
-        version: tells models apart where results are kept: those of one version are never continued with another. Or a
-            function that gives it, which is asked again at each run: a model that has changed since is refused. None: a
-            new one at each call, so that results can't be continued at all.
-        num_arms: how many arms it chooses from, if it can't be played on problems with another number of them; problems
-            of different sizes can have observations of the same length.
+        function: takes observations, one row for each agent, and gives arms (M,) or probabilities of the arms (M, K).
+        observation: what the function is shown; see `ExternalPolicy`.
+        name: the name of the policy in error messages.
+        version: tells models apart where results are kept: results of one version are never continued with another. It
+            may be a function that gives the version. This function is asked again at each run, and a model that has
+            changed since is refused. None is a new version at each call, so that results can't be continued at all.
+        num_arms: the number of arms that the function chooses from, if it can't be played on problems with another
+            number: problems of different sizes can have observations of the same length.
+
+    >>> import fedbandit_envs as fb
+    >>> policy = from_callable(lambda rows: np.full(len(rows), 2), name="Always-Two")
+    >>> history = fb.play(fb.make("fedbandit/Linear-v0", max_cycles=20), policy, seed=0)
+    >>> history.pulls[-1][0]
+    array([ 0,  0, 20])
     """
     if not callable(function):
         raise ValueError(f"function: expected a callable, got {function!r}; pass a function of a batch of observations")
@@ -169,11 +195,7 @@ def from_callable(
             return function(observations)
 
         def agents(self, view: View) -> ExternalAgents:
-            if num_arms not in (None, view.constants.num_arms):
-                raise ValueError(
-                    f"{name}: expected a problem with {num_arms} arms, as the model knows, got one with "
-                    f"{view.constants.num_arms}; play it on problems of the size it was trained on"
-                )
+            _check_size(name, num_arms, view.constants.num_arms)
             if fingerprint and fingerprint() != made:
                 raise ValueError(
                     f"{name}: expected the model as it was when it became a policy, got one that has changed since; "
@@ -181,12 +203,20 @@ def from_callable(
                 )
             return ExternalAgents(self, view)
 
-    Named.__name__ = name  # its __qualname__ still tells that it was made here, so that no other process can import it
+    Named.__name__ = name  # the __qualname__ still says that the class was made here: no other process can import it
     return Named()
 
 
+def _check_size(name: str, expected: int | None, num_arms: int) -> None:
+    if expected not in (None, num_arms):
+        raise ValueError(
+            f"{name}: expected a problem with {expected} arms, as the model knows, got one with {num_arms}; play it on "
+            "problems of the size it was trained on"
+        )
+
+
 def network_digest(network: Any, *settings: object) -> str:
-    """A fingerprint of a torch module: its weights, its layers, and what else decides how it is played."""
+    """A fingerprint of a torch module: of its weights, of its layers, and of the settings with which it is played."""
     digest = hashlib.sha256(repr((network, settings)).encode())
     for name, tensor in network.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""DisLinUCB (Wang, Hu, Chen and Wang 2019) on psi, with one block of d dimensions for each arm."""
+"""DisLinUCB on psi, with one block of d dimensions for each arm."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class DisLinUCB(Policy):
     it as the federated baseline that decides at every step, without phases. At a synchronisation each agent sends its
     new sums of psi psi^T and psi y for all arms, which is more than phased elimination sends.
     Reference: Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient Communication,
-    ICLR 2020 (arXiv 2019).
+    ICLR 2020, arXiv:1904.06309.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -45,30 +45,32 @@ class DisLinUCB(Policy):
         return DisLinUCBAgents(self, view)
 
     def server(self, view: ServerView) -> "DisLinUCBServer":
-        """A server that adds them up."""
+        """A server that adds up the sums of all agents."""
         return DisLinUCBServer(view.constants)
 
 
 class DisLinUCBAgents(IndexAgents):
-    """V_{a,i} = W_a + N psi psi^T: W_a is common to all since the last synchronisation, N are own pulls since then.
+    """Agents of DisLinUCB, with V_{a,i} = W_a + N psi psi^T.
 
-    An agent's psi of an arm never changes, so what is new has one direction and, with q = ||psi||^2_{W^-1}, p = psi^T
-    W^-1 b and x = 1 + N q: det V = x det W, ||psi||^2_{V^-1} = q / x and psi^T theta = (p + q Y) / x, Y new rewards.
+    W_a is common to all agents since the last synchronisation; N are the agent's own pulls since then, and Y is the sum
+    of their rewards. An agent's psi of an arm never changes, so that everything new has one direction. With
+    q = ||psi||^2_{W^-1}, p = psi^T W^-1 b and x = 1 + N q: det V = x det W, ||psi||^2_{V^-1} = q / x and
+    psi^T theta = (p + q Y) / x.
     """
 
     def __init__(self, policy: DisLinUCB, view: View):
         super().__init__(view)
         self.policy = policy
         c = view.constants
-        horizon = c.horizon * np.log(c.num_agents * c.horizon) / (c.num_arms * c.dim * c.num_agents)
-        self.threshold = float(horizon) if policy.threshold is None else policy.threshold
+        usual = c.horizon * np.log(c.num_agents * c.horizon) / (c.num_arms * c.dim * c.num_agents)
+        self.threshold = float(usual) if policy.threshold is None else policy.threshold
         self.confidence = float(2 * np.log(policy.delta))
         self.since = 0  # steps since the last synchronisation
-        self.called = False
+        self.called = False  # whether the server has called for a synchronisation
         self._synchronise(np.zeros((c.num_arms, c.dim, c.dim)), np.zeros((c.num_arms, c.dim)))
 
     def _synchronise(self, gram: FloatArray, moments: FloatArray) -> None:
-        """Start anew from the sums over all agents, (K, d, d) and (K, d)."""
+        """Start anew from the sums over all agents: of psi psi^T (K, d, d) and of psi y (K, d)."""
         psi = self.view.psi
         W = np.eye(psi.shape[2]) + gram
         inverse = np.asarray(np.linalg.inv(W), dtype=np.float64)
@@ -83,12 +85,13 @@ class DisLinUCBAgents(IndexAgents):
     def _indices(
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
     ) -> FloatArray:
+        """The upper confidence bounds, for arrays of one shape."""
         x = 1 + pulls * q
         radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - self.confidence)
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """One step, or none when the server calls for a synchronisation."""
+        """A plan of one step, or of none when the server calls for a synchronisation."""
         self.called = down is not None and down.kind == "call"
         if self.called:
             return Plan.wait(*self.pulls.shape)
@@ -97,7 +100,7 @@ class DisLinUCBAgents(IndexAgents):
         return super().plan(None, remaining)
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Only the arm that was played has a new index."""
+        """Count the rewards; only the arm that was played has a new index."""
         where = places(arm, self.view.constants.num_arms)
         q = self.q.take(where)
         before = np.log1p(self.pulls.take(where) * q)
@@ -109,7 +112,7 @@ class DisLinUCBAgents(IndexAgents):
         self.since += 1
 
     def report(self, feedback: Feedback) -> Message | None:
-        """A request by those that have learnt enough, or what is new when called."""
+        """A request by the agents that have learnt enough; when the server has called, the new sums of all agents."""
         agents, psi = self.view.agents, self.view.psi
         if self.called:
             gram = self.pulls[..., None, None] * (psi[..., :, None] * psi[..., None, :])
@@ -120,7 +123,7 @@ class DisLinUCBAgents(IndexAgents):
 
 
 class DisLinUCBServer(ServerSide):
-    """Calls all agents when one asks, adds up what is new, and sends the sums back."""
+    """The server of DisLinUCB: it calls all agents when one asks, adds up what is new, and sends the sums back."""
 
     def __init__(self, constants: Constants):
         shape = (constants.num_arms, constants.dim)
@@ -128,7 +131,7 @@ class DisLinUCBServer(ServerSide):
         self.moments: FloatArray = np.zeros(shape)
 
     def answer(self, up: Message) -> Message:
-        """The call, or the sums."""
+        """A call to all agents after a request; the sums after new numbers."""
         if up.kind == "request":
             return Message("call")
         self.gram = self.gram + up["gram"].sum(axis=0)

@@ -1,4 +1,4 @@
-"""Fed-PE (Huang, Wu, Yang and Shen 2021) and its variants, as other views or other widths of one implementation."""
+"""Fed-PE and its variants: phased elimination with another view of the contexts, or with other widths."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -49,12 +49,15 @@ class EnhancedFedPE(FedPE):
     theorem: ClassVar[bool] = False
 
     def agents(self, view: View) -> "EnhancedAgents":
-        """Algorithm 1 with other widths."""
+        """Agents of Fed-PE whose widths accumulate."""
         return EnhancedAgents(self, view, self.ell or view.constants.ell)
 
 
 class EnhancedAgents(PhasedAgents):
-    """r' = m / N and u = sqrt(S ln((M / dK) S (MK / delta)^2)) / N, sums over phases weighted by f_{p-1}."""
+    """Agents of Enhanced-Fed-PE: r' = m / N and u = sqrt(S ln((M / dK) S (MK / delta)^2)) / N.
+
+    m, S and N are sums over phases, weighted by f_{p-1}.
+    """
 
     def __init__(self, policy: PhasedElimination, view: View, ell: float):
         super().__init__(policy, view)
@@ -67,15 +70,15 @@ class EnhancedAgents(PhasedAgents):
         self.weight: FloatArray = np.zeros(self.active.shape)  # N
 
     def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
-        """Add this phase's predictions, then go by the accumulated ones."""
+        """Add the predictions of this phase, and eliminate by the accumulated ones."""
         psi, budget = self.view.psi, self.policy.budget(self.phase)
         squares = squared_widths(psi, down["V"])
-        # A phase that says nothing about an arm (the reports that would have were lost) leaves its sums as they are.
+        # A phase whose reports about an arm were lost says nothing about it: its sums stay as they are.
         known = down.present["theta"]
-        told = known & np.isfinite(squares)
-        self.sums = self.sums + np.where(told, budget * predictions(psi, down["theta"]), 0)
-        self.squares = self.squares + np.where(told, budget**2 * squares / self.ell**2, 0)
-        self.weight = self.weight + np.where(told, budget, 0)
+        informed = known & np.isfinite(squares)
+        self.sums = self.sums + np.where(informed, budget * predictions(psi, down["theta"]), 0)
+        self.squares = self.squares + np.where(informed, budget**2 * squares / self.ell**2, 0)
+        self.weight = self.weight + np.where(informed, budget, 0)
         logarithm = np.log(self.agents_per_dimension * self.squares * self.pairs_over_delta**2)
         deviations = self.policy.width * self.policy.sigma * np.sqrt(self.squares * logarithm)
         ever = self.weight > 0
@@ -102,37 +105,38 @@ class Collaborative(FedPE):
     theorem: ClassVar[bool] = False
 
     def agents(self, view: View) -> "CollaborativeAgents":
-        """Enhanced widths without 1/ell."""
+        """Agents with the widths of Enhanced-Fed-PE, without the factor 1 / ell."""
         return CollaborativeAgents(self, view, 1.0)
 
     def server(self, view: ServerView) -> "CollaborativeServer":
-        """Least squares on the features themselves."""
+        """A server that does least squares on the features themselves."""
         return CollaborativeServer(self, view.constants)
 
 
 class CollaborativeAgents(EnhancedAgents):
-    """Sends psi with its first estimates."""
+    """Agents of Collaborative, who send psi with their first estimates."""
 
     def extras(self) -> dict[str, FloatArray]:
-        """psi, once."""
+        """The features psi, in phase 0 alone."""
         return {"psi": self.view.psi} if self.phase == 0 else {}
 
 
 class CollaborativeServer(PhasedServer):
-    """Works on psi in place of directions: V_a = (sum f psi psi^T)^+, theta_a = V_a sum f ||psi||^2 theta_{a,i}.
+    """The server of Collaborative, which works on psi in place of directions.
 
-    Features are sent once: the estimates of an agent whose first report was lost can't be used.
+    V_a = (sum f psi psi^T)^+ and theta_a = V_a sum f ||psi||^2 theta_{a,i}. Features are sent once: the estimates of an
+    agent whose first report was lost can't be used.
     """
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
-        """psi itself."""
+        """Keep the features psi of agents that report for the first time."""
         if "psi" in up.arrays:
             self.keep_directions(rows, new, up["psi"])
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """theta_{a,i} ||psi||^2 is the mean reward times psi."""
+        """theta_a and V_a from the features; theta_{a,i} ||psi||^2 is the mean reward times psi."""
         squares = np.einsum("nad,nad->na", directions, directions)
         return super().aggregated(theta * squares[..., None], directions, weights)
 
@@ -156,22 +160,25 @@ class SharedThetaFedPE(FedPE):
     theorem: ClassVar[bool] = False
 
     def server(self, view: ServerView) -> "SharedThetaServer":
-        """One estimate for all arms."""
+        """A server that makes one estimate for all arms."""
         return SharedThetaServer(self, view.constants)
 
 
 class SharedThetaServer(PhasedServer):
-    """V = (sum_{a,i} f e e^T)^+ and theta = V sum_{a,i} f theta_{a,i}, with the design of that one matrix."""
+    """The server of Shared-Theta-Fed-PE, with one estimate and the design of one matrix.
+
+    V = (sum_{a,i} f e e^T)^+ and theta = V sum_{a,i} f theta_{a,i}.
+    """
 
     shared = True
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """theta (1, d) and V (1, d, d)."""
+        """The one estimate, theta (1, d) and V (1, d, d)."""
         one_arm = (-1, 1, theta.shape[2])
         return super().aggregated(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
 
     def heard(self, V: FloatArray) -> BoolArray:
-        """(1,) the one estimate speaks of every arm."""
+        """The one estimate speaks of every arm: True, (1,)."""
         return np.ones(1, dtype=bool)

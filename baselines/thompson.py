@@ -65,7 +65,7 @@ class LocalThompson(FedCI):
     """
 
     def first_plan(self, constants: Constants) -> int:
-        """Each arm once: nobody else will tell."""
+        """The number of steps before an agent's first decision: each arm once, since no other agent will report it."""
         return constants.num_arms
 
     def agents(self, view: View) -> "LocalAgents":
@@ -73,15 +73,15 @@ class LocalThompson(FedCI):
         return LocalAgents(self, view)
 
     def server(self, view: ServerView) -> ServerSide:
-        """Nobody speaks to it."""
+        """A server that is never spoken to."""
         return SilentServer()
 
 
 class LocalAgents(FedCIAgents):
-    """They keep their residuals to themselves, too."""
+    """Agents of Local-Thompson, who estimate the noise scale alone, too."""
 
     def report(self, feedback: Feedback) -> None:
-        """Nothing to say."""
+        """Count the rewards and correct the noise scale; nothing is reported."""
         self.count(feedback)
         if self.policy.estimate_sigma and self.plan_end == self.phase_end:
             squares, freedom = np.split(self.residuals, 2, axis=1)

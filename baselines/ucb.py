@@ -1,4 +1,4 @@
-"""Step-by-step policies without a server: Local UCB, and KK-UCB (Kirschner and Krause 2019)."""
+"""Step-by-step policies without a server: Local-UCB and KK-UCB."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.validation import check_fields, checked, needs, probability, real_number, true_or_false
 
-_NEVER = 1e-300  # pulls of an arm that was never pulled: its radius is then huge, and one more is exactly 1
+# Stands for the pulls of an arm that was never pulled: its radius is then huge, and after one pull it is exactly 1.
+_NEVER = 1e-300
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class LocalUCB(Policy):
     def agents(self, view: View) -> "LocalUCBAgents":
         """Agents that never communicate."""
         if self.compiled:
-            needs("numba", extra="compiled", instead="leave compiled out")
+            self.check_installed()
             from fedbandit_baselines.ucb_compiled import CompiledAgents  # numba takes long to import, then to compile
 
             return CompiledAgents(view)
@@ -53,29 +54,32 @@ class LocalUCB(Policy):
 
 
 class LocalUCBAgents(StepAgents):
-    """n is the step, from 1; t the pulls of the arm. At a step all indices change, but only one mean and radius."""
+    """Agents of Local-UCB.
+
+    All indices change at each step, but an agent's means and radii change for one arm only: these are kept.
+    """
 
     def __init__(self, view: View):
         super().__init__(view)
         size = view.psi.shape[0] * view.psi.shape[1]  # flattened tables (n, K)
         self.pulls: FloatArray = np.full(size, _NEVER)
-        self.sums: FloatArray = np.zeros(size)  # of rewards
+        self.sums: FloatArray = np.zeros(size)  # the sums of the rewards
         self.means: FloatArray = np.zeros(size)
-        self.radii: FloatArray = 1 / np.sqrt(self.pulls)  # 1 / sqrt(t)
-        self.step = 1
+        self.radii: FloatArray = 1 / np.sqrt(self.pulls)
+        self.step = 1  # n, the number of the next step
 
     def choose(self) -> IntArray:
-        """The arm of the largest index; ties go to the first, as among those never pulled."""
+        """The arm with the largest index; ties go to the first arm, also among arms that were never pulled."""
         index = self.radii * self.bonus()
         index += self.means
         return index.reshape(self.view.psi.shape[:2]).argmax(axis=1)
 
     def bonus(self) -> float:
-        """What a radius of 1 adds to a mean."""
+        """The factor on a radius in an index: sqrt(2 ln(1 + n ln^2 n))."""
         return math.sqrt(2 * math.log1p(self.step * math.log(self.step) ** 2))
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Count, and update what was played."""
+        """Count the rewards, and update the mean and radius of the arm that was played."""
         where = places(arm, self.view.constants.num_arms)
         t = self.pulls[where]
         t += pulls
@@ -88,22 +92,25 @@ class LocalUCBAgents(StepAgents):
 
 
 class IndexAgents(StepAgents):
-    """Agents with a table of indices, of which only those of the arms that were played change."""
+    """Agents that play the arm with the largest index; at a step, only the index of the arm played changes.
 
-    indices: FloatArray  # (n, K)
+    A subclass fills in `indices`, and updates them in `learn`.
+    """
+
+    indices: FloatArray  #: (n, K) the index of each arm
 
     def __init__(self, view: View):
         super().__init__(view)
         shape = view.psi.shape[:2]
         self.pulls: FloatArray = np.zeros(shape)
-        self.sums: FloatArray = np.zeros(shape)  # of rewards
+        self.sums: FloatArray = np.zeros(shape)  # the sums of the rewards
 
     def choose(self) -> IntArray:
-        """The arm of the largest index; ties go to the first."""
+        """The arm with the largest index; ties go to the first arm."""
         return self.indices.argmax(axis=1)
 
     def count(self, where: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Add what was played, `where` (n,) being its places in the flattened tables."""
+        """Count pulls and rewards (n,), at the places `where` (n,) of the flattened tables."""
         self.pulls.reshape(-1)[where] += pulls
         self.sums.reshape(-1)[where] += rewards
 
@@ -137,7 +144,7 @@ class KKUCB(Policy):
 
 
 class KKUCBAgents(IndexAgents):
-    """psi^T theta + beta ||psi||_{V^-1} with V = I + N psi psi^T, of which only one entry an agent changes at a step.
+    """Agents of KK-UCB, with the index psi^T theta + beta ||psi||_{V^-1} and V = I + N psi psi^T.
 
     An agent's psi of an arm never changes, so V has one direction and everything is in closed form: with x = 1 + N
     ||psi||^2, det V = x, ||psi||^2_{V^-1} = ||psi||^2 / x and psi^T theta = ||psi||^2 Y / x for Y the sum of rewards.
@@ -152,12 +159,13 @@ class KKUCBAgents(IndexAgents):
         self.indices = self._indices(self.squares, self.pulls, self.sums)
 
     def _indices(self, squares: FloatArray, pulls: FloatArray, sums: FloatArray) -> FloatArray:
+        """The upper confidence bounds, for arrays of one shape."""
         x = 1 + pulls * squares
         beta = self.scale * np.sqrt(np.log(x) - self.confidence)
         return squares * sums / x + (beta + self.policy.theta_bound) * np.sqrt(squares / x)
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Only the arm that was played has a new index."""
+        """Count the rewards; only the arm that was played has a new index."""
         where = places(arm, self.view.constants.num_arms)
         self.count(where, pulls, rewards)
         played = (table.take(where) for table in (self.squares, self.pulls, self.sums))

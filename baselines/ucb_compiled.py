@@ -1,18 +1,23 @@
-"""Local UCB's agents, compiled by numba: the same decisions bit for bit. Importing this compiles it, in some 2 s."""
+"""The agents of Local-UCB, compiled by numba: the same decisions bit for bit.
+
+Importing this module compiles it, which takes some 2 s once in a process.
+"""
 
 import numpy as np
-from numba import float64, int64, njit, types, void
+from numba import float64, int64, njit, void
 
+from fedbandit_agents.types_compiled import read_only
 from fedbandit_baselines.ucb import LocalUCBAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
 
 _TABLE, _ARMS = float64[::1], int64[::1]
-_READ, _READ_ARMS = (types.Array(kind, 1, "C", readonly=True) for kind in (float64, int64))
+_READ, _READ_ARMS = read_only(float64, 1), read_only(int64, 1)
 
 
-# Bounds are checked: a table that was restored from a wrong file must not be written beyond its end.
+# Bounds are checked, because a table that was restored from a wrong file must not be written beyond its end.
 @njit(void(_TABLE, _TABLE, int64, float64, _ARMS), error_model="numpy", boundscheck=True)
 def _choose(radii: FloatArray, means: FloatArray, num_arms: int, bonus: float, arm: IntArray) -> None:
+    """Fills in the arm with the largest index of each agent."""
     for i in range(len(arm)):
         start, largest = i * num_arms, -np.inf
         arm[i] = 0
@@ -20,7 +25,7 @@ def _choose(radii: FloatArray, means: FloatArray, num_arms: int, bonus: float, a
             index = radii[start + a] * bonus + means[start + a]
             if not index <= largest:
                 arm[i], largest = a, index
-                if np.isnan(index):  # numpy takes it for the largest
+                if np.isnan(index):  # numpy takes NaN for the largest number
                     break
 
 
@@ -39,6 +44,7 @@ def _learn(
     means: FloatArray,
     radii: FloatArray,
 ) -> None:
+    """Counts the rewards, and updates the means and radii of the arms that were played."""
     for i in range(len(arm)):
         place = i * num_arms + arm[i]
         t, total = pulls[place] + played[i], sums[place] + rewards[i]
@@ -47,20 +53,20 @@ def _learn(
 
 
 class CompiledAgents(LocalUCBAgents):
-    """As LocalUCBAgents, in less time."""
+    """Agents that decide as LocalUCBAgents do, in less time."""
 
     def choose(self) -> IntArray:
-        """The arm of the largest index; ties go to the first."""
+        """The arm with the largest index; ties go to the first arm."""
         arm: IntArray = np.empty(len(self.view.agents), dtype=np.int64)
         _choose(self.radii, self.means, self.view.constants.num_arms, self.bonus(), arm)
         return arm
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Count, and update what was played."""
+        """Count the rewards, and update the mean and radius of the arm that was played."""
         num_arms = self.view.constants.num_arms
         try:
             _learn(arm, pulls, rewards, num_arms, self.pulls, self.sums, self.means, self.radii)
-        except TypeError:  # other kinds of arrays than a run's own, as a wrapper may give: nothing was done
+        except TypeError:  # a wrapper may give other kinds of arrays than a run does; nothing was done with them
             super().learn(arm, pulls, rewards)
         else:
             self.step += 1

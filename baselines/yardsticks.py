@@ -31,18 +31,18 @@ class Oracle(Policy):
 
 
 class OracleAgents(AgentSide):
-    """One plan to the horizon."""
+    """Agents that know the true mean rewards, and make one plan to the horizon."""
 
     def __init__(self, view: View):
         self.view = view
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The best arm until the end."""
+        """A plan that plays the best arm until the end."""
         assert self.view.truth is not None
         return Plan.play(self.view.truth.argmax(axis=1), self.view.constants.num_arms, remaining)
 
     def report(self, feedback: Feedback) -> None:
-        """Nothing to say."""
+        """Nothing is reported."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class Uniform(Policy):
 
 
 class UniformAgents(AgentSide):
-    """All arms equally often, a piece of the horizon at a time."""
+    """Agents that play all arms equally often, a hundredth of the horizon at a time."""
 
     def __init__(self, view: View):
         self.view = view
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """Each arm equally often in a hundredth of the horizon."""
+        """A plan of about a hundredth of the horizon, in which each arm is played equally often."""
         n, num_arms = len(self.view.agents), self.view.constants.num_arms
         each = max(1, self.view.constants.horizon // (100 * num_arms))
         return Plan.explore_each(each, n, num_arms)
 
     def report(self, feedback: Feedback) -> None:
-        """Nothing to say."""
+        """Nothing is reported."""

@@ -1,7 +1,11 @@
 """What a hidden context does to the mean rewards: <theta_a, phi(a, c) - psi_a>, the bias that an agent can infer.
 
-The server's estimate theta_a ~ N(theta, V) and mu_i together are an agent's prior belief about its mean rewards. The
-agent's own reports are part of that estimate: they are taken out first, or its rewards would count twice.
+An agent knows two things before it sees any reward: the server's estimate, theta_a ~ N(theta, V), and the law mu_i of
+its context. Together they are its prior belief about its mean rewards. The agent's own reports are part of the server's
+estimate. They are taken out first, or the agent's rewards would count twice.
+
+Any context distribution will do. One with finite support gives a mixture, which is exact. For all others the bias is
+taken for Gaussian, with the covariance that the distribution says.
 """
 
 from dataclasses import dataclass
@@ -10,25 +14,27 @@ import numpy as np
 
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
-from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
-from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.contexts.distributions import ContextDistribution
+from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.protocol.knowledge import View
 
 
 @dataclass(frozen=True, eq=False)
 class OthersEstimate:
-    """theta_a ~ N(theta - shift V x, V + gain V x x^T V): what the others of n agents know, that each reported an x."""
+    """What the other agents know about theta, for each of n agents that has reported <theta_a, x_a>.
 
-    theta: FloatArray  # (K, d) of all agents
-    V: FloatArray  # (K, d, d) of all agents
-    Vx: FloatArray  # (n, K, d)
-    gain: FloatArray  # (n, K)
-    shift: FloatArray  # (n, K)
-    growth: FloatArray  # (n, K) of the variance at x, the largest in any direction
+    For one agent, theta_a ~ N(theta - shift V x, V + gain V x x^T V). `without_own_share` makes it.
+    """
+
+    theta: FloatArray  #: (K, d) the estimate of all agents together
+    V: FloatArray  #: (K, d, d) the covariance of that estimate
+    Vx: FloatArray  #: (n, K, d) V times the features x of the agent's own report
+    gain: FloatArray  #: (n, K) how much the covariance grows along V x
+    shift: FloatArray  #: (n, K) how far the estimate moves along V x
+    growth: FloatArray  #: (n, K) the factor by which the variance at x grows, the largest of any direction
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (n, S, K) of <theta_a, features> for features (n, S, K, d)."""
+        """The mean and the variance (n, S, K) of <theta_a, features>, for features (n, S, K, d)."""
         along = np.einsum("nsad,nad->nsa", features, self.Vx)
         mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[:, None]
         variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
@@ -38,35 +44,51 @@ class OthersEstimate:
 def without_own_share(
     theta: FloatArray, V: FloatArray, x: FloatArray, reported: FloatArray, precision: FloatArray
 ) -> OthersEstimate:
-    """The estimate without a report <theta_a, x_a> = `reported` (n, K) of that `precision`, x (n, K, d); 0: no report.
+    """The server's estimate without the report of each agent.
 
-    With h = precision x^T V x the prediction at x then has mean (x^T theta - h reported) / (1 - h) and variance
+    With h = precision x^T V x, the prediction at x then has mean (x^T theta - h reported) / (1 - h) and variance
     x^T V x / (1 - h).
+
+    Args:
+        theta: the server's estimate, (K, d).
+        V: its covariance, (K, d, d).
+        x: the features that each agent's report is for, (n, K, d).
+        reported: the reported values of <theta_a, x_a>, (n, K).
+        precision: the precision of each report, (n, K); 0 where there is none.
+
+    >>> one = np.ones((1, 1, 1))  # prior precision 1, a report 2 of precision 1: V = 1/2, theta = 1
+    >>> others = without_own_share(np.ones((1, 1)), one / 2, one, np.array([[2.0]]), np.array([[1.0]]))
+    >>> others.predict(one[None])  # the prior is left: mean 0, variance 1
+    (array([[[0.]]]), array([[[1.]]]))
     """
     Vx = np.einsum("ade,nae->nad", V, x)
     h = precision * np.einsum("nad,nad->na", x, Vx)
-    arrived = h < 1  # so it is if the server has the report, because its prior of theta is proper
+    arrived = h < 1  # if the server has the report, h < 1, because its prior of theta is proper
     growth = 1 / np.where(arrived, 1 - h, 1)
     gain = np.where(arrived, precision, 0) * growth
     return OthersEstimate(theta, V, Vx, gain, gain * (reported - np.einsum("nad,ad->na", x, theta)), growth)
 
 
 def prior_belief(view: View, others: OthersEstimate) -> Belief:
-    """What agents believe of the mean rewards in their one hidden context, before any reward of their own."""
+    """What agents believe about the mean rewards in their one hidden context, before any reward of their own."""
     distribution, feature_map = view.distribution, view.feature_map
-    if isinstance(distribution, Discrete):  # exact: given who is behind the screen only theta is uncertain
-        mean, variance = others.predict(feature_map(distribution.support))
+    if distribution.finite_support:  # exact: given the point of the support, only theta is uncertain
+        support, weights = distribution.nodes()
+        mean, variance = others.predict(feature_map(support))
         with np.errstate(divide="ignore"):
-            return Belief(np.log(distribution.weights), mean, variance, np.zeros((*mean.shape, 0)))
+            return Belief(np.log(weights), mean, variance, np.zeros((*mean.shape, 0)))
     average = average_belief(view, others)
-    factors, own = bias_factors(distribution, feature_map, others.theta)
+    factors, own = distribution.reward_factors(feature_map, others.theta)
     # E <theta_a, phi - psi>^2 has a part from V, which grows when the own share is taken out.
     own = own + others.growth * _variances_of_spread(distribution, feature_map, others.V)
     return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
 
 
 def average_belief(view: View, others: OthersEstimate) -> Belief:
-    """What agents believe of <theta_a, psi_a>: all that matters when contexts are known, or drawn anew each time."""
+    """What agents believe about <theta_a, psi_a>.
+
+    Nothing else matters when contexts are known, or drawn anew at each pull.
+    """
     mean, variance = others.predict(view.psi[:, None])
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
 
@@ -74,17 +96,29 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
 def inferred_features(
     view: View, prior: Belief, theta: FloatArray, V: FloatArray, pulls: IntArray, sums: FloatArray, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """x (n, K, d) and tau^2 (n, K): mean of phi(a, c) given the rewards of all other arms, E <theta_a, phi - x>^2.
+    """The features x that agents report for each arm: the mean of phi(a, c) given the rewards of all other arms.
 
-    <theta_a, phi(a, c) - x> is smaller than <theta_a, phi(a, c) - psi>, less correlated across arms, and has mean zero
-    whatever was pulled because of the other arms. Only for one Gaussian context that all arms share; else x is psi. It
-    could be done for a finite support, but there agents that mistake their context confirm each other's mistakes.
+    <theta_a, phi(a, c) - x> is smaller than <theta_a, phi(a, c) - psi> and less correlated across arms. Its mean is
+    zero, whatever was pulled because of the other arms. x is inferred only where one normal vector moves all arms, as
+    the distribution's `common_root` says; elsewhere it is psi. It could be inferred for a finite support, too, but
+    there agents that mistake their context confirm each other's mistakes.
+
+    Args:
+        view: what the agents know.
+        prior: their belief before own rewards.
+        theta: the server's estimate, (K, d).
+        V: its covariance, (K, d, d).
+        pulls: how often each arm was pulled, (n, K).
+        sums: the sums of the rewards, (n, K).
+        noise: the variance of one reward about its mean, (n, K).
+
+    Returns:
+        x (n, K, d), and tau^2 (n, K), the mean of <theta_a, phi - x>^2.
     """
-    distribution = view.distribution
-    if not (isinstance(distribution, Gaussian) and isinstance(view.feature_map, Identity)):
+    root = view.distribution.common_root(view.feature_map)
+    if root is None:
         return view.psi, bias_variances(view, theta, V)
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
-    root = _context_roots(distribution)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
     spread = root[:, None] @ covariance[:, 0] @ root.transpose(0, 2, 1)[:, None]
     return x, np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
@@ -93,46 +127,7 @@ def inferred_features(
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
     """tau^2 (n, K): the mean of <theta_a, phi - psi>^2 over c ~ mu_i and theta_a ~ N(theta, V)."""
     distribution, feature_map = view.distribution, view.feature_map
-    return _variances(distribution, feature_map, theta) + _variances_of_spread(distribution, feature_map, V)
-
-
-def bias_factors(
-    distribution: ContextDistribution, feature_map: FeatureMap, theta: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """F (n, K, q) and D (n, K) with Cov_{c ~ mu_i}(<theta_a, phi(a, c)>, <theta_b, phi(b, c)>) = F F^T + diag(D)."""
-    n, num_arms = distribution.num_agents, len(theta)
-    none = np.zeros((n, num_arms))
-    if isinstance(distribution, PointMass):
-        return np.zeros((n, num_arms, 0)), none
-    if isinstance(distribution, Gaussian):
-        if isinstance(feature_map, Identity):
-            return np.matmul(theta, _context_roots(distribution)), none
-        if isinstance(feature_map, Table) and distribution.std is not None:  # the rows of the table are independent
-            scaled = theta * np.broadcast_to(distribution.std, (n, distribution.dim)).reshape(n, *theta.shape)
-            return np.zeros((n, num_arms, 0)), np.einsum("nad,nad->na", scaled, scaled)
-    values, vectors = np.linalg.eigh(distribution.reward_covariance(feature_map, theta))
-    return vectors * np.sqrt(values.clip(min=0))[:, None], none
-
-
-def _context_roots(distribution: Gaussian) -> FloatArray:
-    """A (n, d, d) with c = psi + A z, z standard normal."""
-    n, d = distribution.mean.shape
-    if distribution.std is not None:
-        return np.broadcast_to(distribution.std, (n, d))[:, None] * np.eye(d)
-    values, vectors = np.linalg.eigh(np.broadcast_to(distribution.covariance, (n, d, d)))  # type: ignore[arg-type]
-    return vectors * np.sqrt(values.clip(min=0))[:, None]
-
-
-def _variances(distribution: ContextDistribution, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
-    """Var_{c ~ mu_i}(<theta_a, phi(a, c)>), (n, K)."""
-    if isinstance(distribution, Discrete):
-        rewards = np.einsum("nsad,ad->nsa", feature_map(distribution.support), theta)
-        deviation = rewards - np.einsum("ns,nsa->na", distribution.weights, rewards)[:, None]
-        return np.einsum("ns,nsa,nsa->na", distribution.weights, deviation, deviation)
-    if isinstance(distribution, PointMass) or (isinstance(distribution, Gaussian) and distribution.std is not None):
-        factors, own = bias_factors(distribution, feature_map, theta)
-        return np.einsum("naq,naq->na", factors, factors) + own
-    return np.einsum("naa->na", distribution.reward_covariance(feature_map, theta))
+    return distribution.reward_variances(feature_map, theta) + _variances_of_spread(distribution, feature_map, V)
 
 
 def _variances_of_spread(distribution: ContextDistribution, feature_map: FeatureMap, V: FloatArray) -> FloatArray:
@@ -141,5 +136,5 @@ def _variances_of_spread(distribution: ContextDistribution, feature_map: Feature
     root = vectors * np.sqrt(values.clip(min=0))[:, None]
     total = np.zeros((distribution.num_agents, len(V)))
     for column in range(V.shape[2]):
-        total += _variances(distribution, feature_map, root[..., column])
+        total += distribution.reward_variances(feature_map, root[..., column])
     return total

@@ -1,13 +1,15 @@
-"""Federated context inference: what its policies share, that is beliefs, reports and the server.
+"""Federated context inference: the beliefs, the reports and the server that its policies share.
 
 When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
-knows its law (mu_i), and its rewards carry it: with the server's estimate of theta it can be inferred. No guarantee is
-proved: this is Bayesian, as good as mu_i, the Gaussian noise and its scale are right.
+knows the law of its context, mu_i, and its rewards carry the bias: with the server's estimate of theta the bias can be
+inferred. No guarantee is proved. The method is Bayesian, and as good as mu_i, the Gaussian noise and its scale are
+right.
 
-The posterior is not quite Bayes' rule: the server treats arms one by one, though one hidden context moves all arms of
-an agent. Errors of different arms are then correlated, an agent takes them for independent, and its regions are too
-wide for arms that it hardly pulls. Reports are therefore made for the features that the other arms' rewards suggest,
-and the server corrects weights by how far reports scatter; what is left is in the tolerances of the calibration tests.
+The posterior is not quite Bayes' rule. The server treats arms one by one, though one hidden context moves all arms of
+an agent. The errors of different arms are then correlated, while an agent takes them for independent, and its regions
+are too wide for arms that it hardly pulls. Reports are therefore made for the features that the other arms' rewards
+suggest, and the server corrects the weights of reports by how far they scatter. The error that is left lies within the
+tolerances of the calibration tests.
 """
 
 import math
@@ -32,12 +34,18 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
 from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
-_SEEN_PER_COEFFICIENT = 10  # times that all agents together pull an arm before the first round, for each of d unknowns
-_NEWS = 0.1  # relative change of a report's precision that makes it worth sending
-_WORTH_OF_SIGMA = 5.0  # degrees of freedom that the assumed noise scale counts for, beside those of the residuals
-_WORTH_OF_WEIGHTS = 10.0  # the same, for the weights that come with the reports of an arm
-_LEAST_LENGTH = 1e-6  # of inferred features, in units of ||psi||: shorter ones would not show a direction
-_LEAST_SIGMA = 1e-4  # in units of theta_std: with less noise, an own share can't be told from the whole in 64 bits
+# Before the first round all agents together pull an arm this often for each of the d unknowns of its theta.
+_SEEN_PER_COEFFICIENT = 10
+# A report is worth sending when its precision has changed by more than this share.
+_NEWS = 0.1
+# The assumed noise scale counts as this many degrees of freedom, beside those of the residuals.
+_WORTH_OF_SIGMA = 5.0
+# The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
+_WORTH_OF_WEIGHTS = 10.0
+# Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
+_LEAST_LENGTH = 1e-6
+# The least noise scale, in units of theta_std. With less noise an own share can't be told from the whole in 64 bits.
+_LEAST_SIGMA = 1e-4
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,14 @@ class ContextInference(Policy):
         check_fields(self)
 
     def first_plan(self, constants: Constants) -> int:
-        """Steps before the first round: each arm is seen often enough by all agents together, at most once by each."""
+        """The number of steps before the first round.
+
+        All agents together then see each arm often enough, and no agent sees an arm more than once.
+
+        >>> from fedbandit_agents import FedCI
+        >>> FedCI().first_plan(Constants(100, 10, 3, 1000, 0.5, 1.0, 1.0, "fixed"))  # 10 * 3 * 10 / 100
+        3
+        """
         wanted = _SEEN_PER_COEFFICIENT * constants.dim * constants.num_arms / constants.num_agents
         return min(constants.num_arms, math.ceil(wanted))
 
@@ -69,48 +84,61 @@ class ContextInference(Policy):
         return max(constants.noise_std if self.sigma is None else self.sigma, _LEAST_SIGMA * self.theta_std)
 
     def corrected_sigma(self, constants: Constants, squares: FloatArray, freedom: FloatArray) -> FloatArray:
-        """The noise scale given sums of squared residuals and their degrees of freedom."""
+        """The noise scale given residuals.
+
+        Args:
+            constants: the public constants of the problem.
+            squares: sums of squared residuals.
+            freedom: their degrees of freedom, in the same shape.
+        """
         assumed = self.assumed_sigma(constants) ** 2
         variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
         return np.sqrt(np.maximum(variance, (_LEAST_SIGMA * self.theta_std) ** 2))
 
     def server(self, view: ServerView) -> ServerSide:
-        """Weighted least squares."""
+        """The server: weighted least squares, arm by arm."""
         return WeightedServer(self, view.constants)
 
 
 class InferringAgents(AgentSide):
-    """Agents that keep a belief about their own mean rewards; `chosen` says how they play on it."""
+    """Agents that keep a belief about their own mean rewards.
+
+    A subclass says in `chosen` how the agents play, given the belief.
+    """
 
     def __init__(self, policy: ContextInference, view: View):
         self.policy, self.view = policy, view
         n, num_arms, d = view.psi.shape
-        self.theta: FloatArray = np.zeros((num_arms, d))  # the server's last word, at first the prior
+        # The server's last estimate of theta and its covariance; at first the prior.
+        self.theta: FloatArray = np.zeros((num_arms, d))
         self.V: FloatArray = np.tile(policy.theta_std**2 * np.eye(d), (num_arms, 1, 1))
         self.sigma: FloatArray = np.full((n, 1), policy.assumed_sigma(view.constants))
-        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # N, and sums Y of all rewards so far
-        self.sums: FloatArray = np.zeros((n, num_arms))
-        self.residuals: FloatArray = np.zeros((n, 2))  # sum of squares between parts of plans, degrees of freedom
-        self.reported: FloatArray = np.zeros((n, num_arms))  # mean rewards in the last reports, and their precision
+        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # all pulls so far
+        self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of their rewards
+        # Two columns: the sum of squared differences between parts of plans, and the degrees of freedom.
+        self.residuals: FloatArray = np.zeros((n, 2))
+        # The last reports: mean rewards, their precision, and the features that they are for.
+        self.reported: FloatArray = np.zeros((n, num_arms))
         self.precision: FloatArray = np.zeros((n, num_arms))
-        self.features: FloatArray = view.psi  # and the features that they are for
-        self.number = 0  # of the plan
-        self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0  # in steps
+        self.features: FloatArray = view.psi
+        self.number = 0  # the number of the plan
+        # Where the phase starts and ends and where the plan ends, in steps.
+        self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0
         self.form_prior()
 
     @property
     def resampled(self) -> bool:
-        """Whether contexts are drawn anew at each pull, so that there is no bias but more noise."""
+        """Whether contexts are drawn anew at each pull: there is then no bias, but more noise."""
         return self.view.constants.context == "resampled"
 
     def form_prior(self) -> None:
-        """The belief before own rewards, the variance tau^2 of the bias, and that of one reward about its mean."""
+        """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
         others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
         prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance, prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
-        self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K)
+        self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
     def prior(self) -> Belief:
         """The belief before own rewards."""
@@ -121,7 +149,7 @@ class InferringAgents(AgentSide):
         return self.prior().given(self.pulls, self.sums, self.noise)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The first arms, once; then what the posterior suggests, until the next plan or round."""
+        """The first plan pulls some arms once; later plans do what the posterior suggests, until the next plan ends."""
         if down is not None:
             self._learn(down)
             self.form_prior()
@@ -136,7 +164,7 @@ class InferringAgents(AgentSide):
         return self.chosen(self.posterior(), min(self.plan_end - elapsed, remaining), remaining)
 
     def _learn(self, down: Message) -> None:
-        """Take over theta and V of the arms that the server speaks of."""
+        """Take over theta and V for the arms in the server's message."""
         heard = down.present["theta"]
         rows, columns = np.triu_indices(self.theta.shape[1])
         V = np.empty(self.V.shape)
@@ -147,7 +175,7 @@ class InferringAgents(AgentSide):
             self.sigma = np.full(self.sigma.shape, down["sigma"])
 
     def _first_plan(self) -> Plan:
-        """Some arms once each, dealt out by the agents' numbers, so that all arms are seen equally often."""
+        """Some arms once each, dealt out by the agents' numbers: all agents together see all arms equally often."""
         (n, num_arms), length = self.pulls.shape, self.plan_end
         arms = (length * self.view.agents[:, None] + np.arange(length)) % num_arms
         explore = np.zeros((n, num_arms), dtype=np.int64)
@@ -155,7 +183,7 @@ class InferringAgents(AgentSide):
         return Plan(explore, arms[:, 0], length)
 
     def _next_end(self, elapsed: int) -> int:
-        """The plans of a phase grow geometrically, as the phases do."""
+        """The step at which the next plan ends: the plans of a phase grow geometrically, as the phases do."""
         for batch in range(1, self.policy.batches):
             end = math.ceil(self.phase_start * self.policy.growth ** (batch / self.policy.batches))
             if end > elapsed:
@@ -164,29 +192,36 @@ class InferringAgents(AgentSide):
 
     @abstractmethod
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """How the next `length` steps are played, given the posterior, when `remaining` are left in all."""
+        """The plan for the next `length` steps.
+
+        Args:
+            belief: the posterior.
+            length: the number of steps of the plan.
+            remaining: the number of steps that are left in all.
+        """
 
     def report(self, feedback: Feedback) -> Message | None:
-        """At the end of a phase the estimates that have changed; in between nothing."""
+        """At the end of a phase agents report the estimates that have changed; in between they report nothing."""
         self.count(feedback)
         return self.news() if self.plan_end == self.phase_end else None
 
     def count(self, feedback: Feedback) -> None:
-        """Add what was pulled, and how much its mean rewards differ from those before."""
+        """Count the pulls and rewards of a plan, and how far its mean rewards differ from those before."""
         explored, played = feedback.explored, feedback.pulls() - feedback.explored
         for pulls, sums in ((explored, feedback.explored_sums), (played, feedback.sums() - feedback.explored_sums)):
             difference = sums / pulls.clip(min=1) - self.sums / self.pulls.clip(min=1)
             weight = pulls * self.pulls / (pulls + self.pulls).clip(min=1)
-            # Var(difference) = (sigma^2, or sigma^2 + tau^2 when contexts are drawn anew) / weight.
+            # The difference has variance sigma^2 / weight, or (sigma^2 + tau^2) / weight when contexts are drawn anew.
             squares = weight * difference**2 - (weight > 0) * self.tau2 * self.resampled
             self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
             self.pulls = self.pulls + pulls
             self.sums = self.sums + sums
 
     def news(self) -> Message | None:
-        """theta_{a,i} and weights ||x||^2 / variance of the arms whose estimates have become better or worse.
+        """A message with the estimates that have become better or worse; None if there are none.
 
-        x are the features that the other arms' rewards suggest, at first psi.
+        For each such arm it holds theta_{a,i} and a weight, ||x||^2 / variance, where x are the features that the other
+        arms' rewards suggest, at first psi.
         """
         pulls, psi = self.pulls.clip(min=1), self.view.psi
         x, tau2 = (psi, np.zeros(pulls.shape)) if self.resampled else self._inferred_features()
@@ -210,14 +245,16 @@ class InferringAgents(AgentSide):
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
+        """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
         return inferred_features(self.view, self.prior(), self.theta, self.V, self.pulls, self.sums, self.noise)
 
 
 class WeightedServer(ServerSide):
-    """Weighted least squares arm by arm, on the last report of each agent.
+    """The server of context inference: weighted least squares, arm by arm, on the last report of each agent.
 
-    What is left of the correlation across arms is ignored. Weights say how far reports should scatter; how far they do
-    corrects them, arm by arm: the first ones come from the prior of theta, and agents can mistake their context.
+    The correlation across arms that is left is ignored. The weights of reports say how far they should scatter. How far
+    they do scatter corrects the weights of an arm, for two reasons: the first weights come from the prior of theta, and
+    agents can mistake their context.
     """
 
     def __init__(self, policy: ContextInference, constants: Constants):
@@ -228,9 +265,10 @@ class WeightedServer(ServerSide):
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
 
     def answer(self, up: Message) -> Message | None:
-        """theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1, of the arms with news.
+        """The estimates of the arms with news.
 
-        The weights w are those of the reports, divided by the scatter of the arm.
+        They are theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1. The weights w are
+        those of the reports, divided by the scatter of the arm.
         """
         assert up.agents is not None
         new = up.present["theta"]
@@ -248,14 +286,15 @@ class WeightedServer(ServerSide):
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
     def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """theta (K, d) and V (K, d, d) from directions e (M, K, d) and weights (M, K)."""
+        """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d) and weights (M, K)."""
         V = np.linalg.inv(np.einsum("na,nad,nae->ade", weights, e, e) + np.eye(e.shape[2]) / self.policy.theta_std**2)
         return np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", weights, self.estimates)), V
 
     def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
-        """(K,) the mean square of residuals over what the weights say it should be, drawn towards 1.
+        """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K,).
 
-        Agents are not told: they take their own share out as w e^T V e, which must not reach 1.
+        Agents don't know the scatter. They take their own share out as w e^T V e, which must not reach 1: the scatter
+        is bounded so that it does not.
         """
         residuals = np.einsum("nad,nad->na", self.estimates - theta, e)
         shares = self.weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)

@@ -32,17 +32,17 @@ class FedCI(ContextInference):
     samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 
     def agents(self, view: View) -> "FedCIAgents":
-        """Infer, play, report."""
+        """Agents that infer their context and play by Thompson sampling."""
         return FedCIAgents(self, view)
 
 
 class FedCIAgents(InferringAgents):
-    """Thompson sampling in batches, for arms that are worth it."""
+    """Agents of Fed-CI: Thompson sampling in batches, of the arms that are worth exploring."""
 
     policy: FedCI
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """Thompson sampling for `length` steps at once, of the arms that are worth exploring."""
+        """A plan that pulls each arm as often as it is best in samples, if it is worth exploring; else the best arm."""
         best = belief.expected_rewards().argmax(axis=1)
         number = min(self.policy.samples, length)
         worth = self._worth_exploring(belief, best, remaining)
@@ -55,12 +55,13 @@ class FedCIAgents(InferringAgents):
         return Plan(explore, best, length)
 
     def _worth_exploring(self, belief: Belief, best: IntArray, remaining: int) -> BoolArray:
-        """(n, K) arms for which E[(r_a - r_best)^+] over all steps that remain is at least the price of finding out.
+        """Whether an arm is worth exploring, (n, K): what it may gain is at least the price of finding out.
 
-        The price is that of as many pulls as halve the variance of r_a - r_best, at what each is expected to lose.
+        It may gain E[(r_a - r_best)^+] at each step that remains. To find out takes as many pulls as halve the variance
+        of r_a - r_best, and the price is what these pulls are expected to lose.
         """
         mean, variance, hope = belief.against(best)
-        price = -mean * np.maximum(variance, self.noise)  # times the variance, which may be 0
+        price = -mean * np.maximum(variance, self.noise)  # both sides are multiplied by the variance, which may be 0
         worth: BoolArray = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth

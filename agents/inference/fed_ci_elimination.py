@@ -32,32 +32,35 @@ class FedCIElimination(ContextInference):
     delta: float = checked(0.1, probability)  #: allowed probability that some bound of a run fails
 
     def number_of_plans(self, constants: Constants) -> int:
-        """At most so many plans follow the first one."""
+        """An upper bound on the number of plans after the first one."""
         phases = math.log(max(constants.horizon / self.first_plan(constants), 1), self.growth)
         return self.batches * max(1, math.ceil(phases))
 
     def agents(self, view: View) -> "EliminatingAgents":
-        """Infer, eliminate, explore, report."""
+        """Agents that infer their context and eliminate arms."""
         return EliminatingAgents(self, view)
 
 
 class EliminatingAgents(InferringAgents):
-    """Each plan drops arms that are surely worse than the one that looks best, and pulls the others equally often."""
+    """Agents of Fed-CI-Elimination.
+
+    Each plan drops the arms that are surely worse than the arm that looks best, and pulls the others equally often.
+    """
 
     policy: FedCIElimination
 
     def __init__(self, policy: FedCIElimination, view: View):
         super().__init__(policy, view)
         constants, (n, components, num_arms) = view.constants, self.mean.shape
-        # Half of delta is for the bounds of the components, as P(z > alpha) <= exp(-alpha^2 / 2) / 2; half for the
-        # components that are left out.
+        # One half of delta is for the bounds within components, since P(z > alpha) <= exp(-alpha^2 / 2) / 2. The other
+        # half is for the components that are ignored.
         events = constants.num_agents * policy.number_of_plans(constants)
         self.alpha = math.sqrt(2 * math.log(num_arms * events / policy.delta))
         self.ignored = policy.delta / (2 * components * events)
         self.active: BoolArray = np.ones((n, num_arms), dtype=bool)
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """Eliminate; then pull all active arms, those first that were pulled least."""
+        """A plan that pulls all arms that are still active equally often, the least pulled first."""
         best = self.looks_best(belief)
         self.active = self.active & (belief.most_above(best, self.alpha, self.ignored) >= 0)
         each, rest = np.divmod(length, self.active.sum(axis=1, keepdims=True))
@@ -66,5 +69,5 @@ class EliminatingAgents(InferringAgents):
         return Plan(np.where(self.active, each + (rank < rest), 0), best, length)
 
     def looks_best(self, belief: Belief) -> IntArray:
-        """(n,) the active arm with the largest expected reward."""
+        """The active arm with the largest expected reward, (n,)."""
         return np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbandit_agents.phased import estimation, theorem
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.estimation import confidence, inner_products, number_of_phases, unit_vectors
+from fedbandit_agents.phased.estimation import Estimates, confidence, inner_products, number_of_phases, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -156,8 +156,9 @@ class PhasedAgents(AgentSide):
 
     def eliminated(self, down: Message) -> tuple[BoolArray, IntArray]:
         """Lines 5 to 8: A_i^p (n, K), best arms (n,), by r = psi^T theta_a, u = w sigma alpha ||psi||_V / ell."""
+        estimates = Estimates(down["theta"], down["V"], down.present["theta"])
         found: tuple[BoolArray, IntArray] = self.policy.arithmetic.eliminated(
-            self.view.psi, down["theta"], down["V"], self.scale, self.active, down.present["theta"], self.best
+            self.view.psi, estimates, self.scale, self.active, self.best
         )
         return found
 

@@ -1,21 +1,43 @@
 """The estimates and widths of phased elimination, each written once, as pure functions of arrays."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_agents.phased.design_steps import RANK_TOLERANCE, invert, whiten
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, invert, whiten
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.plans import places
 
 _TINY = np.finfo(np.float64).tiny
-CLEARLY_REGULAR = 1e9  # ratio of eigenvalues up to which a sum of e e^T is inverted without further ado
-CLEARLY_FULL = 1e-12  # product of a matrix's eigenvalues over their sum: more, and it has full rank
-NOTHING = 1e-100  # in units of psi: an estimate of zero that still has a direction
+#: A sum of e e^T is inverted at once up to this ratio of its eigenvalues; beyond, its span is found first.
+CLEARLY_REGULAR = 1e9
+#: A matrix, scaled so that its eigenvalues sum to 1, has full rank if their product exceeds this.
+CLEARLY_FULL = 1e-12
+#: The length, in units of psi, of an estimate that should be zero and must still show its direction.
+NOTHING = 1e-100
+
+
+class Estimates(NamedTuple):
+    """What the server tells all agents after a phase. Where all arms share one theta, K is 1 here."""
+
+    theta: FloatArray  #: (K, d) the estimate of each theta_a
+    V: FloatArray  #: (K, d, d) V_a = (sum_i f e e^T)^+, from which agents compute widths
+    known: BoolArray  #: (K,) the arms about which the server has heard anything
 
 
 def number_of_phases(horizon: int, growth: int) -> int:
-    """H = ceil(log_n T), at least 1, in whole numbers."""
+    """H = ceil(log_n T), but at least 1: how many phases fit into T steps when each is n times as long as the last.
+
+    It is computed in whole numbers, so that rounding can't change it.
+
+    Args:
+        horizon: T.
+        growth: n.
+
+    >>> number_of_phases(horizon=1024, growth=2), number_of_phases(horizon=1025, growth=2)
+    (10, 11)
+    """
     phases = 0
     while growth**phases < horizon:
         phases += 1
@@ -25,15 +47,30 @@ def number_of_phases(horizon: int, growth: int) -> int:
 def confidence(num_agents: int, num_arms: int, dim: int, phases: int, delta: float) -> float:
     """alpha = min(alpha1, alpha2), the number of standard deviations that all estimates of a run stay within.
 
-    alpha1 is a union bound over agents, arms and phases; alpha2 = sqrt(k d) one over directions, arms and phases, where
-    k d = 2 ln(KH/delta) + d ln(k e), so k = -W_{-1}(-exp(-1 - (2/d) ln(KH/delta))).
+    alpha1 is a union bound over agents, arms and phases. alpha2 = sqrt(k d) is a bound over directions, arms and
+    phases, where k d = 2 ln(KH/delta) + d ln(k e), so that k = -W_{-1}(-exp(-1 - (2/d) ln(KH/delta))).
+
+    Args:
+        num_agents: M.
+        num_arms: K.
+        dim: d.
+        phases: H, the number of phases that the bounds allow for.
+        delta: the allowed probability that some estimate of the run is further off.
+
+    >>> round(confidence(num_agents=100, num_arms=10, dim=3, phases=17, delta=0.1), 3)
+    4.912
     """
     alpha1 = math.sqrt(2 * math.log(2 * num_agents * num_arms * phases / delta))
     return min(alpha1, math.sqrt(covering_factor(num_arms, dim, phases, delta) * dim))
 
 
 def covering_factor(num_arms: int, dim: int, phases: int, delta: float) -> float:
-    """k, by Newton's method from the right of the larger root of k - 1 - ln k = (2/d) ln(KH/delta)."""
+    """k of alpha2, the larger root of k - 1 - ln k = (2/d) ln(KH/delta), by Newton's method from its right side.
+
+    >>> k = covering_factor(num_arms=10, dim=2, phases=10, delta=0.1)
+    >>> round(k - 1 - math.log(k) - math.log(1000), 12)
+    0.0
+    """
     target = 1 + 2 / dim * math.log(num_arms * phases / delta)
     k = 2 * target + 1
     for _ in range(100):
@@ -45,16 +82,31 @@ def covering_factor(num_arms: int, dim: int, phases: int, delta: float) -> float
 
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
-    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), with `squares` = ||psi||^2: what an agent says of an arm.
+    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d): the estimates that agents send.
 
-    The server reads the direction of psi off it, so an estimate of zero becomes a tiny one.
+    The server reads the direction of psi off an estimate. An estimate of zero therefore becomes a tiny one.
+
+    Args:
+        mean_rewards: the mean reward of each agent and arm, (n, K).
+        psi: the expected features, (n, K, d).
+        squares: ||psi||^2, (n, K).
+
+    >>> local_estimate(np.array([[2.0]]), np.array([[[0.5, 0.0]]]), np.array([[0.25]]))
+    array([[[4., 0.]]])
     """
     scale = mean_rewards / squares
     return np.where(scale == 0, NOTHING, scale)[..., None] * psi
 
 
 def unit_vectors(vectors: FloatArray) -> FloatArray:
-    """e = v / ||v|| along the last axis, 0 for 0. The scale is taken out first: an estimate may be tiny."""
+    """e = v / ||v|| along the last axis; the vector 0 stays 0.
+
+    The largest entry is taken out first, because the square of a tiny estimate would be 0.
+
+    >>> unit_vectors(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
     defined = largest > 0
     if np.count_nonzero(defined) == defined.size:
@@ -66,16 +118,30 @@ def unit_vectors(vectors: FloatArray) -> FloatArray:
 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """theta_a = V_a sum_i w theta_{a,i} (K, d), with V_a = (sum_i w e e^T)^+ (K, d, d), from (n, K, d) and (n, K)."""
+    """theta_a = V_a sum_i w theta_{a,i} (K, d) and V_a = (sum_i w e e^T)^+ (K, d, d), the server's estimates.
+
+    Args:
+        theta: the estimates theta_{a,i} of n agents, (n, K, d).
+        directions: e_{a,i}, (n, K, d).
+        weights: w, the pulls behind each estimate, (n, K); 0 leaves an estimate out.
+
+    >>> ones = np.ones((2, 1, 1))
+    >>> aggregate(np.array([[[1.0]], [[4.0]]]), ones, np.array([[2.0], [1.0]]))[0]  # (2 * 1 + 1 * 4) / 3
+    array([[2.]])
+    """
     V = inverse_on_span(directions, weights)
     total = np.vecmat(weights.T, theta.transpose(1, 0, 2))
     return np.matvec(V, total), V
 
 
 def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
-    """V_a = (sum_i weights_{a,i} e e^T)^+ (K, d, d), from (M, K, d) and (M, K).
+    """V_a = (sum_i weights_{a,i} e e^T)^+ (K, d, d), from directions (M, K, d) and weights (M, K).
 
-    The range is the span of the directions with positive weight, by `RANK_TOLERANCE`, whatever the weights' sizes.
+    Its range is the span of the directions with positive weight, by `RANK_TOLERANCE`, however unequal the weights are.
+
+    >>> inverse_on_span(np.array([[[1.0, 0.0]]]), np.array([[4.0]]))
+    array([[[0.25, 0.  ],
+            [0.  , 0.  ]]])
     """
     arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
     total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
@@ -87,7 +153,7 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
         inverse = invert(total)
         inverse[unheard] = 0
         entries = inverse.reshape(len(inverse), -1)
-        # The product of trace and norm is more than the ratio of the eigenvalues.
+        # The trace of a matrix times the norm of its inverse is more than the ratio of its eigenvalues.
         if np.maximum.reduce(traces**2 * np.vecdot(entries, entries)) < CLEARLY_REGULAR**2:
             return inverse
     except np.linalg.LinAlgError:
@@ -97,30 +163,47 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
-    """r = psi^T theta_a, (n, K)."""
+    """r = psi^T theta_a (n, K), the predicted mean rewards, from psi (n, K, d) and theta (K or 1, d)."""
     return inner_products(psi, theta)
 
 
 def eliminated(
-    psi: FloatArray,
-    theta: FloatArray,
-    V: FloatArray,
-    scale: float,
-    active: BoolArray,
-    known: BoolArray,
-    best: IntArray,
+    psi: FloatArray, estimates: Estimates, scale: float, active: BoolArray, best: IntArray
 ) -> tuple[BoolArray, IntArray]:
-    """The `survivors` by predictions r = psi^T theta_a and widths u = scale ||psi||_{V_a}."""
-    return survivors(predictions(psi, theta), scale * np.sqrt(squared_widths(psi, V)), active, known, best)
+    """The `survivors` by predictions r = psi^T theta_a and widths u = scale ||psi||_{V_a}.
+
+    Args:
+        psi: the expected features, (n, K, d).
+        estimates: what the server says about the arms.
+        scale: the factor on the widths.
+        active: the active sets before, (n, K).
+        best: the best arms before, (n,).
+
+    Returns:
+        The active sets (n, K) and the best arms (n,) after.
+    """
+    r, u = predictions(psi, estimates.theta), scale * np.sqrt(squared_widths(psi, estimates.V))
+    return survivors(r, u, active, estimates.known, best)
 
 
 def survivors(
     r: FloatArray, u: FloatArray, active: BoolArray, known: BoolArray, best: IntArray
 ) -> tuple[BoolArray, IntArray]:
-    """A_i^p = {a : r_a + u_a >= r_best - u_best} (n, K) of the `active` arms, and the best arms (n,).
+    """A_i^p = {a : r_a + u_a >= r_best - u_best}, the active arms that are left (n, K), and the best of them (n,).
 
-    An arm that is not `known` (K,), because its explorers were all lost, is neither best nor eliminated; where none of
-    the active ones is known, `best` (n,) stays.
+    An arm may be unknown because the reports of all its explorers were lost. Such an arm is neither best nor
+    eliminated. An agent that knows none of its active arms keeps the best arm it had.
+
+    Args:
+        r: the predicted mean rewards, (n, K).
+        u: the widths, (n, K).
+        active: the active sets before, (n, K).
+        known: the arms about which the server has heard anything, (K,) or (1,).
+        best: the best arms before, (n,).
+
+    >>> r, u, active = np.array([[1.0, 0.9, 0.1]]), np.array([[0.2, 0.2, 0.2]]), np.ones((1, 3), dtype=bool)
+    >>> survivors(r, u, active, np.ones(3, dtype=bool), np.array([2]))
+    (array([[ True,  True, False]]), array([0]))
     """
     every = np.count_nonzero(known) == known.size
     candidates = active if every else active & known
@@ -133,7 +216,13 @@ def survivors(
 
 
 def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
-    """left^T right along the last axis, dimension by dimension: rows can't depend on each other, and d is small."""
+    """left^T right along the last axis.
+
+    The sum runs dimension by dimension, since d is small. No row can then depend on how many other rows there are.
+
+    >>> inner_products(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    np.float64(11.0)
+    """
     total = left[..., 0] * right[..., 0]
     for axis in range(1, left.shape[-1]):
         total += left[..., axis] * right[..., axis]
@@ -141,7 +230,13 @@ def inner_products(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
-    """psi^T V_a psi, (n, K), for symmetric V (K or 1, d, d); dimension by dimension, as `inner_products`."""
+    """psi^T V_a psi (n, K), from psi (n, K, d) and symmetric V (K or 1, d, d).
+
+    The sum runs dimension by dimension, as in `inner_products`.
+
+    >>> quadratic_forms(np.array([[[1.0, 2.0]]]), np.array([[[1.0, 0.5], [0.5, 2.0]]]))  # 1 + 2 * 0.5 * 2 + 2 * 4
+    array([[11.]])
+    """
     columns, twice = np.ascontiguousarray(psi.transpose(2, 0, 1)), 2 * V
     total: FloatArray | float = 0.0
     for axis, column in enumerate(columns):
@@ -155,18 +250,26 @@ def quadratic_forms(psi: FloatArray, V: FloatArray) -> FloatArray:
 
 
 def squared_widths(psi: FloatArray, V: FloatArray) -> FloatArray:
-    """||psi||_V^2, (n, K); infinite where psi leaves the range of V, about which V knows nothing."""
+    """||psi||_V^2 (n, K); infinite where psi leaves the range of V, since nothing is known outside it.
+
+    >>> squared_widths(np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[0.25, 0.0], [0.0, 0.0]]]))
+    array([[0.25],
+           [ inf]])
+    """
     squares = np.maximum(quadratic_forms(psi, V), 0)
     outside = outside_range(psi, V)
     return squares if outside is None else np.where(outside, np.inf, squares)
 
 
 def outside_range(psi: FloatArray, V: FloatArray) -> BoolArray | None:
-    """(n, K) where ||(I - V V^+) psi|| > tolerance ||psi||; None if every V_a (K or 1, d, d) has full rank."""
-    # Off its range V is 0 but for rounding; on it, very unequal pulls make its eigenvalues very unequal. Their product
-    # where they add up to 1 is less than the ratio of least to largest, so mostly it tells at once.
+    """Whether psi leaves the range of V_a, (n, K): ||(I - V V^+) psi|| > RANK_TOLERANCE ||psi||.
+
+    None stands for nowhere: every V_a (K or 1, d, d) has full rank.
+    """
+    # Off its range V is 0 but for rounding. On its range, very unequal pulls make the eigenvalues very unequal. Scaled
+    # to the sum 1, their product is less than the ratio of the least to the largest: mostly it tells at once.
     traces = V.trace(axis1=1, axis2=2)
-    empty = traces == 0  # arms of which nothing is known
+    empty = traces == 0  # arms about which nothing is known
     shares = np.linalg.det(V / np.maximum(traces, _TINY)[:, None, None])
     if np.logical_and.reduce((shares > CLEARLY_FULL) | empty):
         return np.broadcast_to(empty, psi.shape[:2]) if np.count_nonzero(empty) else None

@@ -1,37 +1,31 @@
 """The arithmetic of phased elimination, compiled by numba: functions of `estimation`, under the same names.
 
-What agents compute is the same bit for bit, sums over agents are the same but for rounding. Where a matrix is not
-clearly regular, a number not finite, or an array not of the type and shape that it should have, numpy's functions
-decide, or refuse: compiled code would read beyond the end. Importing this compiles it, some 2 s once in a process
-beside what `design_compiled` takes.
+What agents compute is the same bit for bit; sums over agents are the same but for rounding. Numpy's functions decide,
+or refuse, where a matrix is not clearly regular or a number is not finite. They also do so where an array does not have
+the type and shape that it should have: compiled code would read beyond its end. Importing this module compiles it,
+which takes some 2 s once in a process.
 """
-
-from typing import Any
 
 import numpy as np
 from numba import boolean, float64, int64, njit, types
 
 from fedbandit_agents.phased import estimation
-from fedbandit_agents.phased.design_compiled import invert
-from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING
+from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING, Estimates
+from fedbandit_agents.phased.information_compiled import invert
+from fedbandit_agents.types_compiled import read_only
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 
 _NUMBERS, _FLAGS, _WHOLE = {np.dtype(np.float64)}, {np.dtype(np.bool_)}, np.dtype(np.int64)
 
 
-def _given(kind: Any, axes: int) -> Any:
-    """The type of an array that is only read."""
-    return types.Array(kind, axes, "C", readonly=True)
-
-
 @njit(
     boolean(
-        _given(float64, 3),
-        _given(float64, 2),
-        _given(float64, 3),
+        read_only(float64, 3),
+        read_only(float64, 2),
+        read_only(float64, 3),
         float64,
-        _given(boolean, 2),
-        _given(boolean, 1),
+        read_only(boolean, 2),
+        read_only(boolean, 1),
         boolean[:, ::1],
         int64[::1],
     ),
@@ -49,8 +43,8 @@ def _eliminate(
 ) -> bool:
     """Puts the survivors into `kept` and the new best arms into `best`.
 
-    False if some known V may lack a dimension, so that widths can be infinite, or a prediction is not finite: neither
-    is seen here.
+    Returns False if this function can't decide: some known V may lack a dimension, so that widths can be infinite, or a
+    prediction is not finite.
     """
     agents, arms, d = psi.shape
     L, pivots = np.empty((d, d)), np.empty(d)
@@ -77,7 +71,7 @@ def _eliminate(
             r[a], u[a] = total, scale * np.sqrt(max(square, 0.0))
             if known[m] and (top < 0 or r[a] > r[top]):
                 top = a
-        if top < 0:  # then all that are active stay, whatever its r and u
+        if top < 0:  # no active arm is known: all of them stay, whatever r and u of the best arm are
             top = best[i]
             if not 0 <= top < arms:
                 return False
@@ -90,15 +84,10 @@ def _eliminate(
 
 
 def eliminated(
-    psi: FloatArray,
-    theta: FloatArray,
-    V: FloatArray,
-    scale: float,
-    active: BoolArray,
-    known: BoolArray,
-    best: IntArray,
+    psi: FloatArray, estimates: Estimates, scale: float, active: BoolArray, best: IntArray
 ) -> tuple[BoolArray, IntArray]:
-    """The arms that survive (n, K), and the best ones (n,)."""
+    """The active sets (n, K) and the best arms (n,) after an elimination; see `estimation.eliminated`."""
+    theta, V, known = estimates
     (agents, arms, d), groups = psi.shape, len(V)
     shapes = theta.shape, V.shape, active.shape, known.shape, best.shape
     if (
@@ -113,11 +102,15 @@ def eliminated(
         kept, found = np.empty((agents, arms), dtype=bool), best.copy()
         if _eliminate(features, parameters, inverses, scale, flags, heard, kept, found):
             return kept, found
-    return estimation.eliminated(psi, theta, V, scale, active, known, best)
+    return estimation.eliminated(psi, estimates, scale, active, best)
 
 
-@njit(types.void(_given(float64, 2), _given(float64, 3), _given(float64, 2), float64[:, :, ::1]), error_model="numpy")
+@njit(
+    types.void(read_only(float64, 2), read_only(float64, 3), read_only(float64, 2), float64[:, :, ::1]),
+    error_model="numpy",
+)
 def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, theta: FloatArray) -> None:
+    """Fills in theta_{a,i}."""
     agents, arms, d = psi.shape
     for i in range(agents):
         for a in range(arms):
@@ -128,7 +121,7 @@ def _estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray, th
 
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
-    """theta_{a,i} = (mean reward) psi / ||psi||^2, (n, K, d), tiny where it would be zero."""
+    """The estimates (n, K, d) that agents send; see `estimation.local_estimate`."""
     kinds = {mean_rewards.dtype, psi.dtype, squares.dtype}
     if kinds != _NUMBERS or not mean_rewards.shape == squares.shape == psi.shape[:2]:
         return estimation.local_estimate(mean_rewards, psi, squares)
@@ -138,11 +131,14 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
 
 
 @njit(
-    boolean(_given(float64, 3), _given(float64, 3), _given(float64, 2), float64[:, ::1], float64[:, :, ::1]),
+    boolean(read_only(float64, 3), read_only(float64, 3), read_only(float64, 2), float64[:, ::1], float64[:, :, ::1]),
     error_model="numpy",
 )
 def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, mean: FloatArray, V: FloatArray) -> bool:
-    """Fills in theta_a and V_a, zeros before; False if a sum of w e e^T that has a weight is not clearly regular."""
+    """Fills in theta_a and V_a, which are zeros before.
+
+    Returns False if this function can't decide: a sum of w e e^T that has a weight is not clearly regular.
+    """
     agents, arms, d = directions.shape
     total, L, pivots = np.zeros((arms, d)), np.empty((d, d)), np.empty(d)
     for i in range(agents):
@@ -158,8 +154,8 @@ def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, m
         for j in range(d):
             trace += V[a, j, j]
         if trace == 0:
-            continue  # nobody was heard
-        if not invert(V[a], L, pivots) > 0:  # which reads below the diagonal only
+            continue  # nobody has reported this arm
+        if not invert(V[a], L, pivots) > 0:
             return False
         squares = 0.0
         for j in range(d):
@@ -174,7 +170,7 @@ def _aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray, m
 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """theta_a (K, d) and V_a (K, d, d) from estimates and directions (n, K, d) and weights (n, K)."""
+    """theta_a (K, d) and V_a (K, d, d) from estimates, directions and weights; see `estimation.aggregate`."""
     agents, arms, d = directions.shape
     kinds = {theta.dtype, directions.dtype, weights.dtype}
     if kinds == _NUMBERS and theta.shape == directions.shape and weights.shape == (agents, arms):

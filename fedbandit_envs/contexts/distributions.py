@@ -133,6 +133,39 @@ class ContextDistribution(ABC):
         """
         return np.inf
 
+    def reward_variances(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
+        """Var_{c ~ mu_i}(theta_a^T phi(a, c)), (M, K): the diagonal of `reward_covariance`.
+
+        >>> from fedbandit_envs.contexts.features import Identity
+        >>> mu = Discrete(support=[[[0.0], [2.0]]], weights=[[0.5, 0.5]])
+        >>> mu.reward_variances(Identity(num_arms=1, dim=1), np.array([[3.0]]))
+        array([[9.]])
+        """
+        check_fit(self, feature_map)
+
+        def variances(phi: FloatArray, weights: FloatArray) -> FloatArray:
+            rewards = np.einsum("msad,ad->msa", phi, theta)
+            deviation = rewards - np.einsum("ms,msa->ma", weights, rewards)[:, None]
+            return np.einsum("ms,msa,msa->ma", weights, deviation, deviation)
+
+        return self._averaged(variances, feature_map)
+
+    def reward_factors(self, feature_map: FeatureMap, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """F (M, K, q) and D (M, K) with `reward_covariance` = F F^T + diag(D).
+
+        F is what the arms have in common, D what each arm has of its own. The fewer columns F has, the faster policies
+        are that infer the context.
+        """
+        values, vectors = np.linalg.eigh(self.reward_covariance(feature_map, theta))
+        return vectors * np.sqrt(values.clip(min=0))[:, None], np.zeros(values.shape)
+
+    def common_root(self, feature_map: FeatureMap) -> FloatArray | None:
+        """A (M, d, q) with phi(a, c) = psi_a + A z for all arms a, where z (q,) is standard normal.
+
+        Such a distribution must give F = theta A and D = 0 as its `reward_factors`. None where the features are not so.
+        """
+        return None
+
     def _averaged(self, average: Callable[[FloatArray, FloatArray], FloatArray], feature_map: FeatureMap) -> FloatArray:
         """The rows of `average(phi, weights)` over the nodes, for some agents at a time to bound the memory."""
         first_points, _ = self.rows(np.arange(1)).nodes()

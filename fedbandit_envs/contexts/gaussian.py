@@ -8,7 +8,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
-from fedbandit_envs.contexts.features import FeatureMap, is_linear
+from fedbandit_envs.contexts.features import FeatureMap, Identity, Table, is_linear
 from fedbandit_envs.contexts.quadrature import standard_normal_rule
 from fedbandit_envs.contexts.rewards import GaussianRewards, RewardLaw
 from fedbandit_envs.validation import real_array, real_numbers
@@ -136,6 +136,33 @@ class Gaussian(ContextDistribution):
         if not is_linear(feature_map):
             return super().reward_proxy(feature_map, theta)
         return float(np.diagonal(self.reward_covariance(feature_map, theta), axis1=1, axis2=2).max())
+
+    def reward_variances(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
+        """Var_{c ~ mu_i}(theta_a^T phi(a, c)), (M, K); exact for a linear map."""
+        if self._std is None:
+            return np.einsum("maa->ma", self.reward_covariance(feature_map, theta))
+        factors, own = self.reward_factors(feature_map, theta)
+        return np.einsum("maq,maq->ma", factors, factors) + own
+
+    def reward_factors(self, feature_map: FeatureMap, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """F (M, K, q) and D (M, K) with `reward_covariance` = F F^T + diag(D): one of them is 0 for the usual maps."""
+        check_fit(self, feature_map)
+        nothing = np.zeros((self.num_agents, len(theta)))
+        root = self.common_root(feature_map)
+        if root is not None:
+            return np.matmul(theta, root), nothing
+        if isinstance(feature_map, Table) and self._std is not None:  # the rows of the table are independent
+            scaled = theta * np.broadcast_to(self._std, self.mean.shape).reshape(-1, *theta.shape)
+            return np.zeros((*nothing.shape, 0)), np.einsum("mad,mad->ma", scaled, scaled)
+        return super().reward_factors(feature_map, theta)
+
+    def common_root(self, feature_map: FeatureMap) -> FloatArray | None:
+        """A (M, d, d) with c = mean + A z for standard normal z, where the context is the features of every arm."""
+        if not isinstance(feature_map, Identity):
+            return None
+        if self._std is not None:
+            return np.broadcast_to(self._std, self.mean.shape)[:, None] * np.eye(self.dim)
+        return np.broadcast_to(self._root, self._full())
 
 
 def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: FloatArray | None) -> Gaussian:

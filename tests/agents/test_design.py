@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.design_steps import by_cofactors, gap_of, log_det, whiten
+from fedbandit_agents.phased.design_problem import gap_of, log_det, whiten
 
 
 @pytest.mark.parametrize("gap", [0.1, 1e-3, 1e-7])
@@ -310,21 +310,3 @@ def test_bad_input_is_refused_with_what_was_expected_and_what_came(change, messa
     arguments = {"directions": np.ones((3, 2, 2)), "active": np.ones((3, 2), bool)} | change
     with pytest.raises(ValueError, match=message):
         g_optimal(arguments.pop("directions"), arguments.pop("active"), **arguments)
-
-
-def test_inverses_by_cofactors_are_inverses_where_they_are_given():
-    rng = np.random.default_rng(0)
-    rows, columns = np.triu_indices(3)
-    given = 0
-    for _ in range(300):
-        axes = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-        matrix = axes * 10 ** rng.uniform([-6, -6, -1], [0, 0, 0.4]) @ axes.T
-        inverse = by_cofactors(matrix[rows, columns][None])
-        if np.linalg.det(matrix) < 0.99e-6:
-            assert inverse is None
-        elif inverse is not None:
-            given += 1
-            exact = np.linalg.inv(matrix)[rows, columns]
-            np.testing.assert_allclose(inverse[0], exact, rtol=0, atol=1e-8 * abs(exact).max())
-    assert given > 50
-    assert by_cofactors(np.full((2, 6), np.nan)) is None

@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedbandit_envs as fb
-from fedbandit_agents.phased.design import g_optimal
-from fedbandit_agents.phased.design_steps import log_det, whiten
+from fedbandit_agents.phased.design import g_optimal, uniform
+from fedbandit_agents.phased.design_climb import Climb, climb
+from fedbandit_agents.phased.design_problem import log_det, whiten
 from fedbandit_envs.testing.check import check_policy
 
 
@@ -54,6 +55,18 @@ def test_without_numba_a_policy_is_refused_before_it_plays(name, no_numba, tmp_p
 def test_without_numba_a_design_is_refused(no_numba):
     with pytest.raises(ImportError, match=REMEDY):
         solve(*random_problem(0))
+
+
+def test_where_the_compiled_start_leads_nowhere_the_plain_climb_is_tried(monkeypatch):
+    directions, active = random_problem(0)
+    begun = uniform(active), 5.0, 12, 7, "iterations"
+
+    def stalling(solver, pi, target, max_iterations, done=0):
+        return Climb(pi, 5.0, done, "stalled") if done else climb(solver, pi, target, max_iterations)
+
+    monkeypatch.setattr("fedbandit_agents.phased.design._first_order", lambda: lambda *_: begun)
+    monkeypatch.setattr("fedbandit_agents.phased.design.climb", stalling)
+    assert_proved(solve(directions, active), directions, active, 0.1)
 
 
 @pytest.mark.parametrize("name", ["Fed-PECD", "Local-UCB"])

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbandit_agents.phased import estimation
+from fedbandit_agents.phased.estimation import Estimates
 
 pytestmark = NEEDS_NUMBA
 
@@ -48,7 +49,7 @@ def test_the_same_arms_survive_and_the_same_are_best(compiled, seed, n, k, d, sh
     theta[~known], V[~known] = 0, 0  # as in messages
     active = rng.random((n, k)) < 0.7
     active[np.arange(n), rng.integers(k, size=n)] = True
-    arguments = psi, theta, V, scale, active, known, rng.integers(k, size=n)
+    arguments = psi, Estimates(theta, V, known), scale, active, rng.integers(k, size=n)
     for ours, numpys in zip(compiled.eliminated(*arguments), estimation.eliminated(*arguments), strict=True):
         assert ours.tobytes() == numpys.tobytes()
         assert ours.dtype == numpys.dtype
@@ -59,7 +60,7 @@ def test_an_arm_whose_width_is_infinite_survives(compiled):
     psi = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
     theta, V = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.array([np.diag([1e-4, 0.0]), 1e-4 * np.eye(2)])
     active, best = np.ones((2, 2), bool), np.zeros(2, dtype=np.int64)
-    kept, found = compiled.eliminated(psi, theta, V, 1.0, active, np.ones(2, bool), best)
+    kept, found = compiled.eliminated(psi, Estimates(theta, V, np.ones(2, bool)), 1.0, active, best)
     assert kept.tolist() == [[False, True], [True, True]]
     assert found.tolist() == [1, 1]
 
@@ -102,8 +103,9 @@ def test_memory_may_lie_in_any_order_and_be_read_only(compiled):
         other.setflags(write=False)
         return other
 
-    first = compiled.eliminated(psi, theta, V, 1.0, active, known, best)
-    again = compiled.eliminated(*map(turned, (psi, theta, V)), 1.0, *map(turned, (active, known, best)))
+    first = compiled.eliminated(psi, Estimates(theta, V, known), 1.0, active, best)
+    estimates = Estimates(*map(turned, (theta, V, known)))
+    again = compiled.eliminated(turned(psi), estimates, 1.0, turned(active), turned(best))
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(
@@ -140,7 +142,8 @@ def test_what_does_not_fit_is_left_to_numpy(compiled, wrong, change):
     active[:, 0], active[0, 0], active[:, 1] = True, False, True  # agent 0 knows none of its arms
     given = {"psi": psi, "theta": theta, "V": V, "active": active, "known": known, "best": np.zeros(5, dtype=np.int64)}
     given[wrong] = change(given[wrong])
-    arguments = [*list(given.values())[:3], 1.0, *list(given.values())[3:]]
+    estimates = Estimates(given["theta"], given["V"], given["known"])
+    arguments = given["psi"], estimates, 1.0, given["active"], given["best"]
     with np.errstate(all="ignore"):
         assert outcome(compiled.eliminated, *arguments) == outcome(estimation.eliminated, *arguments)
 

@@ -156,7 +156,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="model: expected a model of Stable-Baselines3, got <class"):
         from_sb3(type("PPO", (), {"predict": None}))
     joint = SimpleNamespace(predict=None, policy=None, action_space=gymnasium.spaces.MultiDiscrete([3, 3]))
-    with pytest.raises(ValueError, match="communication that nobody counts"):
+    with pytest.raises(ValueError, match="communication that is not counted"):
         from_sb3(joint)
 
 
@@ -235,7 +235,7 @@ def test_models_of_stable_baselines3_that_can_not_be_policies_are_refused():
     with pytest.raises(ValueError, match="expected True for DQN, which has no actor"):
         from_sb3(sb3.DQN("MlpPolicy", one, buffer_size=10), deterministic=False)
     joint = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-v0", **PROBLEM)
-    with pytest.raises(ValueError, match=r"got actions in MultiDiscrete.*nobody counts"):
+    with pytest.raises(ValueError, match=r"got actions in MultiDiscrete.*not counted"):
         from_sb3(sb3.PPO("MlpPolicy", joint, device="cpu"))
 
 

@@ -24,7 +24,8 @@ def places(problem, seeds, observe="distribution"):
             (side,) = rounds.sides
             if side.pulls[0].sum() >= STEPS[len(of_run)]:
                 belief, truth = side.posterior(), env.instance.means[:, None]
-                below = ndtr((truth - belief.mean) / np.sqrt(belief.marginal_variances()))
+                variances = belief.variance + np.einsum("nsaq,nsaq->nsa", belief.factors, belief.factors)
+                below = ndtr((truth - belief.mean) / np.sqrt(variances))
                 of_run.append(np.einsum("ns,nsa->na", belief.weights, below))
         found.append(of_run)
     return np.moveaxis(np.array(found), 1, 0)

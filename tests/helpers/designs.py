@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbandit_agents.phased.design import RANK_TOLERANCE
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE
 
 
 def unit(vectors):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fedbandit_agents.phased.design_steps import Problem, invert, multiplied
+from fedbandit_agents.phased.design_climb import multiplied
+from fedbandit_agents.phased.design_problem import Problem, invert
 from fedbandit_envs.arrays import FloatArray
 
 
