@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import Policy, SilentServer
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
-from fedbandit_envs.rounds.turn import play_turn
+from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
 
 PLAY, HELLO, MISSING = "play", "hello", "missing"
@@ -32,6 +32,7 @@ class Client:
         view = source.view(constants)
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
+        self._policy = policy
         self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
         # Without a server nobody waits for anybody: such agents play to the horizon in one turn.
         self._alone = isinstance(policy.server(constants), SilentServer)
@@ -55,10 +56,12 @@ class Client:
 
     @one_thread
     def _play(self, down: Message | None) -> tuple[int, Message | None]:
-        start = self._step
+        start, idle = self._step, 0
         report = self._one_turn(down)
         while self._alone and self._step < self._constants.horizon:
+            before = self._step
             report = self._one_turn(None)
+            idle = idle_turns(idle, self._step - before, self._policy)
         self._turn += 1
         return self._step - start, report
 

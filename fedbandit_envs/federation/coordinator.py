@@ -19,6 +19,7 @@ from fedbandit_envs.protocol.policy import Policy, ServerSide
 from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.turn import idle_turns
 from fedbandit_envs.threads import one_thread
 
 
@@ -68,7 +69,7 @@ class Coordinator:
         self._carrier = ViaServer(policy.server(constants), constants.num_agents)
         self._downs: list[Message | None] = [None]  # what the server said before each turn, this one included
         self._nodes: dict[int, _Node] = {}
-        self.step = 0
+        self.step = self._idle = 0
         self.faults: list[Fault] = []
 
     @property
@@ -101,7 +102,8 @@ class Coordinator:
         """One turn of all clients, and the server's answer to it.
 
         Raises:
-            QuorumLost: when too few were heard; nothing is aggregated then, and the turn can be asked for again.
+            QuorumLost: too few agents were heard. Nothing is aggregated then, and the turn can be asked for again.
+            NeverPulls: the clients have waited for too many turns in a row.
         """
         nodes = self._transport.nodes()
         answers = self._transport.exchange({node: self._request(node) for node in nodes}, self._timeout)
@@ -117,7 +119,9 @@ class Coordinator:
         self.faults += [fault for fault in faults if (fault.agent, fault.round) not in known]
         for node, reply in replies.items():
             self._nodes[node].acknowledged = reply.turn
-        self.step += next(iter(replies.values())).length
+        length = next(iter(replies.values())).length
+        self._idle = idle_turns(self._idle, length, self._policy)
+        self.step += length
         self._downs.append(down)
         return Progress(self.turn - 1, self.step, self.ledger.rounds, self._constants.num_agents - len(faults), faults)
 
@@ -232,6 +236,7 @@ class Coordinator:
         """The state between two turns, as a tree of plain arrays and numbers."""
         return {
             "step": self.step,
+            "idle": self._idle,
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
             "server": self._carrier.server.snapshot(),
             "ledger": self.ledger.snapshot(),
@@ -240,7 +245,7 @@ class Coordinator:
 
     def restore(self, state: State) -> None:
         """Go on from a `snapshot`; the clients are asked who they are in the next turn."""
-        self.step = state["step"]
+        self.step, self._idle = state["step"], state["idle"]
         downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]
         self._carrier.restore({**state, "faults": faults_tree([])})

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from federation_loop import Loop, Tamper, assert_same, federated, in_process, settings
 
-from fedbandit_envs import ProtocolError, policy_names
+from fedbandit_envs import ProtocolError, ServerSide, policy_names, register_policy
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.wire import Packet, pack
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy
@@ -187,6 +187,31 @@ def test_garbage_costs_its_sender_that_round_and_is_recorded(tamper: Tamper, rea
     assert_same(loop, coordinator, in_process(of, Faults(schedule={1: [2]})))
 
 
+def test_a_report_that_the_server_can_not_take_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = settings("Fed-PECD")
+    server = type(of.make_policy().server(of.constants))
+    answer = server.answer
+
+    def refuses_sevens(self: ServerSide, up: Message) -> Message | None:
+        down = answer(self, up)  # the refusal comes when the server has learnt from the report
+        if (up.arrays.get("theta", np.zeros(1)) == 7).any():
+            raise ArithmeticError("seven")
+        return down
+
+    def sevens(packet: Packet) -> Packet:
+        theta = packet["0/theta"]
+        assert isinstance(theta, bytes)
+        return {**packet, "0/theta": np.full(len(theta) // 8, 7.0).tobytes()}
+
+    monkeypatch.setattr(server, "answer", refuses_sevens)
+    loop = Loop(of, EACH_ITS_OWN)
+    loop.tampered[1, 2] = sevens
+    coordinator = federated(loop)
+    found = [(fault.agent, fault.round, fault.reason) for fault in coordinator.faults]
+    assert found == [(1, 2, "sent what the server can't take (seven)")]
+    assert_same(loop, coordinator, in_process(of, Faults(schedule={1: [2]})))
+
+
 @pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE"])
 @pytest.mark.parametrize("lost", [[0], [1], [2], [0, 1], [2, 3, 4], [1, 4, 5], list(range(12))])
 def test_a_client_that_dies_and_comes_back_plays_as_the_fault_model_says(name: str, lost: list[int]) -> None:
@@ -288,6 +313,63 @@ def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(type(coordinator._carrier.server), "answer", lambda self, up: 1 / 0)
     with pytest.raises(ProtocolError, match="expected to answer the messages of turn 0, got ZeroDivisionError"):
         coordinator.advance()
+
+
+class Waits(Policy):
+    """Never pulls, and has no server."""
+
+    def agents(self, view: View) -> AgentSide:
+        class Agents(AgentSide):
+            def plan(self, down: Message | None, remaining: int) -> Plan:
+                return Plan.wait(*view.psi.shape[:2])
+
+            def report(self, feedback: Feedback) -> None:
+                return None
+
+        return Agents()
+
+
+class WaitsForServer(Waits):
+    """Never pulls, and has a server."""
+
+    def server(self, constants: Constants) -> ServerSide:
+        class Server(ServerSide):
+            def answer(self, up: Message) -> None:
+                return None
+
+        return Server()
+
+
+def test_clients_that_never_pull_are_stopped_by_the_server() -> None:
+    register_policy("Test-Waits", WaitsForServer)
+    of = settings("Test-Waits")
+    loop = Loop(of, [range(6)])
+    coordinator = Coordinator(of.make_policy(), of.constants, loop)
+    for _ in range(999):
+        coordinator.advance()
+    again = Coordinator(of.make_policy(), of.constants, loop)  # a server that is started again goes on counting
+    again.restore(coordinator.snapshot())
+    again.advance()
+    with pytest.raises(ProtocolError, match="WaitsForServer: expected a pull within 1000 rounds, got none"):
+        again.advance()
+
+
+def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
+    of = settings("Fed-PECD")
+    coordinator = Coordinator(of.make_policy(), of.constants, Loop(of, SEVERAL))
+    seen = []
+    while not coordinator.done:
+        before = coordinator.step
+        coordinator.advance()
+        seen.append((coordinator.step > before, coordinator.snapshot()["idle"]))
+    assert set(seen) == {(True, 0), (False, 1)}
+
+
+def test_a_client_without_a_server_that_never_pulls_stops_by_itself() -> None:
+    of = settings("Uniform")
+    client = Client(Waits(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()))
+    with pytest.raises(ProtocolError, match="Waits: expected a pull within 1000 rounds, got none"):
+        client.answer(pack({"verb": "play", "turn": 0}, [None]))
 
 
 def test_settings_survive_flowers_configuration() -> None:

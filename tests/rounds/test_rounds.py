@@ -159,6 +159,11 @@ def test_idle_rounds_are_legal_and_bounded():
     assert history.steps[-1] == 3
     assert history.steps.tolist() == [1, 2, 3]  # no checkpoint for a round without pulls
     assert_refused(lambda: fb.play(make(), patience(10**9)), "Told", "a pull within 1000 rounds, got none")
+    # The limit is on rounds in a row: each pull here follows 700 rounds without one, 1400 together.
+    assert fb.play(make(horizon=2), patience(701)).steps[-1] == 2
+    # 1000 rounds without a pull are allowed, and one more is not.
+    assert fb.play(make(horizon=1), patience(1001)).steps[-1] == 1
+    assert_refused(lambda: fb.play(make(horizon=1), patience(1002)), "a pull within 1000 rounds, got none")
 
 
 @pytest.mark.parametrize("stepwise", [False, True])
