@@ -11,6 +11,12 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+#: Environment variables that make linear algebra run on one thread, for processes that are about to start: the
+#: libraries read them when they are loaded.
+ONE_THREAD_ENVIRONMENT = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+
 
 class OneThread(ContextDecorator):
     """While anybody is within it, linear algebra runs on one thread; afterwards on as many as before."""
@@ -18,8 +24,8 @@ class OneThread(ContextDecorator):
     def __init__(self) -> None:
         self._lock = Lock()
         self._within = 0
-        self._limits: list[Any] = []  # one, and another for the library that scipy brings when it is first needed
-        self._libraries: dict[bool, ThreadpoolController] = {}  # by whether scipy's is among them
+        self._limits: list[Any] = []  # active limits: numpy's BLAS, and scipy's own once scipy.linalg is imported
+        self._libraries: dict[bool, ThreadpoolController] = {}  # by whether scipy's library is among them
 
     def __enter__(self) -> None:
         scipy = "scipy.linalg" in sys.modules

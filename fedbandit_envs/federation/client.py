@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.federation.rewards import RewardSource
+from fedbandit_envs.federation.sources import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message, State

@@ -21,8 +21,8 @@ from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
-from fedbandit_envs.federation.rewards import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
 
 client_app = ClientApp()

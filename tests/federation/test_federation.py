@@ -10,8 +10,8 @@ from federation_loop import Loop, Tamper, assert_same, federated, in_process, se
 from fedbandit_envs import ProtocolError, ServerSide, policy_names, register_policy
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
-from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message

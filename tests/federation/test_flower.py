@@ -6,22 +6,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from federation_loop import Loop, federated, in_process, settings
 from proc import children_of, listening, running_with
 
 from fedbandit_envs import History
+from fedbandit_envs.federation.client import PLAY
 from fedbandit_envs.federation.local import FederationError, federate
-from fedbandit_envs.federation.processes import Processes
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.wire import pack
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
-pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # their warnings are not ours
+pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
 flwr = pytest.importorskip("flwr")
 
 
@@ -89,29 +91,32 @@ def test_flower_carries_the_counted_bytes_and_little_else() -> None:
     assert counted < sum(sizes) < counted + 600 * len(packets)
 
 
-class Killing:
-    """Kills the SuperNodes of some clients, with all their children, after a turn."""
+def kill_after_first_turn(out: Path, clients: list[int]) -> Callable[[dict[str, Any]], None]:
+    """Kills the SuperNodes of these clients, with all their children, after turn 0."""
 
-    def __init__(self, turn: int, clients: list[int]):
-        self._turn, self._clients = turn, clients
-        self._processes: Processes | None = None
+    def on_progress(turn: dict[str, Any]) -> None:
+        for client in clients if turn["turn"] == 0 else ():
+            supernode = supernode_of(out, client)
+            for pid in {supernode, *children_of(supernode)}:
+                os.kill(pid, signal.SIGKILL)
 
-    def started(self, processes: Processes) -> None:
-        self._processes = processes
+    return on_progress
 
-    def progress(self, turn: dict[str, Any]) -> None:
-        if turn["turn"] == self._turn:
-            assert self._processes is not None
-            for client in self._clients:
-                supernode = self._processes.pid(f"client-{client:03d}")
-                for pid in {supernode, *children_of(supernode)}:
-                    os.kill(pid, signal.SIGKILL)
+
+def supernode_of(out: Path, client: int) -> int:
+    """The process that was started with the configuration of this client."""
+    file = str(client_folder(out, client) / "node.toml")
+    (pid,) = (pid for pid in processes_of(out) if file in psutil.Process(pid).cmdline())
+    return pid
+
+
+def client_folder(out: Path, client: int) -> Path:
+    return out / "clients" / f"{client:03d}"
 
 
 def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> None:
     run = of("Fed-PECD", 3, 13)
-    killing = Killing(0, [1])
-    history = federate(run, 3, out=out, timeout=30, on_progress=killing.progress, on_start=killing.started)
+    history = federate(run, 3, out=out, timeout=30, on_progress=kill_after_first_turn(out, [1]))
     assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 1), (1, 2)]
     assert np.isfinite(history.regret()[:, [0, 2]]).all()
     assert (history.pulls[-1].sum(axis=1) == [13, 10, 13]).all()
@@ -122,19 +127,41 @@ def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> No
 
 def test_without_a_quorum_the_run_stops_and_goes_on_later_as_if_nothing_had_been(out: Path) -> None:
     run = of("Fed-PE", 3, 13)
-    killing = Killing(0, [0, 1])
     with pytest.raises(QuorumLost, match=rf"round 1: expected .* 50% of 3 agents, got 1 .* from the state in {out}"):
-        federate(run, 3, out=out, timeout=25, on_progress=killing.progress, on_start=killing.started)
+        federate(run, 3, out=out, timeout=25, on_progress=kill_after_first_turn(out, [0, 1]))
     assert processes_of(out) == []
     history = federate(run, 3, out=out)
     assert_same(history, in_process(run))
 
 
-def test_a_reward_source_of_the_supernodes_own_that_fails_costs_that_round(out: Path) -> None:
+def test_a_client_that_fails_costs_its_rounds_and_is_named(out: Path) -> None:
     run = of("Fed-PECD", 3, 13)
-    history = federate(run, 3, out=out, rewards={1: "flower_rewards:FailsOnce"})
-    assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 0)]
-    assert_same(history, in_process(run, Faults(schedule={1: [0]})))
+    torn = client_folder(out, 1) / "state.npz"
+    torn.parent.mkdir(parents=True)
+    torn.write_bytes(b"not a state")
+
+    def repair(turn: dict[str, Any]) -> None:
+        if turn["turn"] == 0:
+            torn.unlink()
+
+    history = federate(run, 3, out=out, on_progress=repair)
+    rounds = [fault.round for fault in history.faults]
+    assert rounds in ([0], [0, 1])  # the next turn may begin before the file is gone
+    assert all(fault.agent == 1 and fault.reason.startswith("failed: ") for fault in history.faults)
+    assert_same(history, in_process(run, Faults(schedule={1: rounds})))
+
+
+def test_a_supernode_is_paid_by_the_reward_source_that_it_names(tmp_path: Path) -> None:
+    from flwr.app import Context, Message, RecordDict
+
+    from fedbandit_envs.federation.flower import _content, answer
+
+    node = {"agents": "1", "folder": str(tmp_path), "rewards": "flower_rewards:FailsOnce"}
+    context = Context(1, 1, node, RecordDict(), of("Fed-PECD", 3, 13).config())
+    request = Message(_content(pack({"verb": PLAY, "turn": 0}, [None])), 1, "query")
+    with pytest.raises(RuntimeError, match="the till is closed"):
+        answer(request, context)
+    assert json.loads(str(answer(request, context).content.config_records["fedbandit"]["header"]))["verb"] == PLAY
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

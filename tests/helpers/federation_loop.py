@@ -8,8 +8,8 @@ import numpy as np
 from fedbandit_envs import History, play, storage
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
-from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
 from fedbandit_envs.rounds.faults import Faults
 

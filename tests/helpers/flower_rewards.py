@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbandit_envs import Feedback, Plan
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.federation.rewards import SimulatedRewards
+from fedbandit_envs.federation.sources import SimulatedRewards
 
 
 class FailsOnce(SimulatedRewards):

@@ -7,16 +7,15 @@ Both: rank 3; the films' factors are clustered by k-means, and the 30 centres ar
 Needs scikit-learn, the extra `data`.
 """
 
-import importlib
 import warnings
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.problems.movielens.factors import DIM, NUM_ARMS, MovieLensFactors
 from fedbandit_envs.problems.movielens.ratings import HIGHEST_RATING, RATINGS_SHA256, read_ratings
+from fedbandit_envs.validation import needs
 
 NEIGHBOURS = 10
 MASKED_RIDGE = 0.5
@@ -31,7 +30,7 @@ def build_factors(ratings_path: str | Path, sha256: str | None = RATINGS_SHA256)
         ratings_path: The file u.data.
         sha256: The checksum that the file must have; None accepts other ratings of the same form.
     """
-    _sklearn("cluster")  # a missing library is reported before the work, not after it
+    needs("sklearn", extra="data")  # a missing library is reported before the work, not after it
     ratings = read_ratings(ratings_path, sha256)
     return {"completed": completed_factors(ratings), "masked": masked_factors(ratings)}
 
@@ -48,11 +47,13 @@ def largest_difference(built: MovieLensFactors, shipped: MovieLensFactors) -> fl
 
 def completed_factors(ratings: FloatArray) -> MovieLensFactors:
     """Factors of the completed matrix; `ratings` is (users, items), 0 where missing."""
-    decomposition, exceptions = _sklearn("decomposition"), _sklearn("exceptions")
-    model = decomposition.NMF(DIM, init="nndsvda", max_iter=500, random_state=0)
+    from sklearn.decomposition import NMF
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = NMF(DIM, init="nndsvda", max_iter=500, random_state=0)
     with warnings.catch_warnings():
         # The 500 iterations are the definition of the factors, not an attempt at convergence.
-        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         users: FloatArray = model.fit_transform(complete(ratings))
     return _with_arms(users, model.components_)
 
@@ -132,16 +133,9 @@ def masked_nmf(ratings: FloatArray, iterations: int = MASKED_ITERATIONS) -> tupl
 
 
 def _with_arms(users: FloatArray, items: FloatArray) -> MovieLensFactors:
-    """Clusters the columns of `items` (d, items) into arms, scaled so that no reward exceeds 1."""
-    clusters = _sklearn("cluster").KMeans(NUM_ARMS, n_init=50, random_state=0).fit(items.T)
+    """Cluster the columns of `items` (d, items) into arms, scaled so that no reward exceeds 1."""
+    from sklearn.cluster import KMeans
+
+    clusters = KMeans(NUM_ARMS, n_init=50, random_state=0).fit(items.T)
     theta: FloatArray = clusters.cluster_centers_
     return MovieLensFactors(users=users, theta=theta / max(1.0, (users @ theta.T).max()))
-
-
-def _sklearn(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'learning the MovieLens factors needs scikit-learn: pip install "fedbandit-envs[data]"'
-        ) from error

@@ -1,4 +1,4 @@
-"""Processes that end with whoever started them."""
+"""Programs that end with whoever started them."""
 
 import signal
 import socket
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _GRACE = 5.0  # seconds between asking and forcing
 
 
-class Processes:
+class Programs:
     """Starts programs, and stops them with all their children.
 
     Use it in a `with` statement: the programs are stopped at its end, after an error, and at SIGTERM. The output of
