@@ -8,7 +8,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.federation.sources import RewardSource, SimulatedRewards
+from fedbandit_envs.federation.sources import reward_source
 from fedbandit_envs.federation.wire import Packet
 
 client_app = ClientApp()
@@ -39,7 +38,9 @@ def answer(message: Message, context: Context) -> Message:
     """One request of the server: the client is made anew from its state, which Flower keeps."""
     settings = Settings.of(context.run_config)
     agents = _agents(context.node_config)
-    client = Client(settings.make_policy(), settings.constants, _source(agents, settings, context.node_config))
+    client = Client(
+        settings.make_policy(), settings.constants, reward_source(agents, settings.source(), context.node_config)
+    )
     state = _state(context)
     if state is not None:
         client.restore(state)
@@ -54,15 +55,6 @@ def _agents(config: Mapping[str, Any]) -> IntArray:
     if not text or not all(part.strip().isdigit() for part in text.split(",")):
         raise ValueError(f"""node-config: expected agents="0,1,2", got {text!r}; name the agents of this SuperNode""")
     return np.array([int(part) for part in text.split(",")], dtype=np.int64)
-
-
-def _source(agents: IntArray, settings: Settings, config: Mapping[str, Any]) -> RewardSource:
-    """The reward source that this SuperNode names, never one that the server names."""
-    path = str(config.get("rewards", ""))
-    if not path:
-        return SimulatedRewards(agents, settings.source())
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)(agents, {**settings.source(), **config})
 
 
 def _state(context: Context) -> dict[str, Any] | None:

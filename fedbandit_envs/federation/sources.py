@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Protocol
 
 from fedbandit_envs.arrays import IntArray
@@ -58,3 +59,20 @@ class SimulatedRewards:
         """The rewards of that plan in the episode of the seed."""
         self._episode.plans = number
         return self._episode.pull(plan)
+
+
+def reward_source(agents: IntArray, settings: Mapping[str, Any], node: Mapping[str, Any]) -> RewardSource:
+    """The reward source of a client: the one that the client itself names, or else the simulation.
+
+    Args:
+        agents: the numbers of the client's agents.
+        settings: the settings of the simulation, from `Settings.source`. They come from the server, so they never
+            decide which code runs.
+        node: the client's own configuration. Its entry "rewards" names a class as "module:class", which is made with
+            `agents` and with the entries of both mappings.
+    """
+    path = str(node.get("rewards", ""))
+    if not path:
+        return SimulatedRewards(agents, settings)
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)(agents, {**settings, **node})

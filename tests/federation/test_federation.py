@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fedbandit_envs import ProtocolError, ServerSide, policy_names, register_pol
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.federation.sources import SimulatedRewards
+from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
@@ -89,6 +90,16 @@ def test_a_client_of_other_constants_is_refused() -> None:
     one, other = settings("Fed-PECD"), settings("Fed-PECD", max_cycles=77)
     with pytest.raises(ValueError, match="constants: expected those of the simulated environment"):
         SimulatedRewards(np.array([0]), one.source()).view(other.constants)
+
+
+def test_a_client_is_paid_by_the_reward_source_that_it_names_itself(tmp_path: Path) -> None:
+    of, agents = settings("Fed-PECD"), np.array([1])
+    node = {"agents": "1", "folder": str(tmp_path), "rewards": "failing_rewards:FailsOnce"}
+    client = Client(of.make_policy(), of.constants, reward_source(agents, of.source(), node))
+    with pytest.raises(RuntimeError, match="the till is closed"):
+        client.answer(pack({"verb": "play", "turn": 0}, [None]))
+    of_server = {**of.source(), "rewards": "failing_rewards:FailsOnce"}
+    assert type(reward_source(agents, of_server, {"agents": "1"})) is SimulatedRewards
 
 
 def nonsense(packet: Packet) -> Packet:

@@ -17,10 +17,8 @@ from federation_loop import Loop, federated, in_process, settings
 from proc import children_of, listening, running_with
 
 from fedbandit_envs import History
-from fedbandit_envs.federation.client import PLAY
 from fedbandit_envs.federation.local import FederationError, federate
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.federation.wire import pack
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
 pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
@@ -28,9 +26,8 @@ flwr = pytest.importorskip("flwr")
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def out(tmp_path: Path) -> Iterator[Path]:
     """A folder; every process that was started for it must be gone in the end."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
     yield tmp_path
     assert processes_of(tmp_path) == []
 
@@ -134,7 +131,7 @@ def test_without_a_quorum_the_run_stops_and_goes_on_later_as_if_nothing_had_been
     assert_same(history, in_process(run))
 
 
-def test_a_client_that_fails_costs_its_rounds_and_is_named(out: Path) -> None:
+def test_a_client_that_fails_loses_its_reports_and_nothing_more(out: Path) -> None:
     run = of("Fed-PECD", 3, 13)
     torn = client_folder(out, 1) / "state.npz"
     torn.parent.mkdir(parents=True)
@@ -147,21 +144,8 @@ def test_a_client_that_fails_costs_its_rounds_and_is_named(out: Path) -> None:
     history = federate(run, 3, out=out, on_progress=repair)
     rounds = [fault.round for fault in history.faults]
     assert rounds in ([0], [0, 1])  # the next turn may begin before the file is gone
-    assert all(fault.agent == 1 and fault.reason.startswith("failed: ") for fault in history.faults)
+    assert {fault.agent for fault in history.faults} == {1}
     assert_same(history, in_process(run, Faults(schedule={1: rounds})))
-
-
-def test_a_supernode_is_paid_by_the_reward_source_that_it_names(tmp_path: Path) -> None:
-    from flwr.app import Context, Message, RecordDict
-
-    from fedbandit_envs.federation.flower import _content, answer
-
-    node = {"agents": "1", "folder": str(tmp_path), "rewards": "flower_rewards:FailsOnce"}
-    context = Context(1, 1, node, RecordDict(), of("Fed-PECD", 3, 13).config())
-    request = Message(_content(pack({"verb": PLAY, "turn": 0}, [None])), 1, "query")
-    with pytest.raises(RuntimeError, match="the till is closed"):
-        answer(request, context)
-    assert json.loads(str(answer(request, context).content.config_records["fedbandit"]["header"]))["verb"] == PLAY
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

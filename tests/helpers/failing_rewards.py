@@ -1,4 +1,4 @@
-"""A reward source that SuperNodes of the tests import: the simulation's, but it fails once."""
+"""A reward source that a client of the tests names: the simulation, but its first pull fails."""
 
 from collections.abc import Mapping
 from pathlib import Path
