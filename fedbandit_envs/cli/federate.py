@@ -4,7 +4,8 @@ import argparse
 import time
 from typing import Any
 
-from fedbandit_envs.cli.options import id_of, pair_of, policy_of
+from fedbandit_envs.cli.options import pair_of, policy_of
+from fedbandit_envs.envs.ids import environment_id
 
 HELP = "Run agents in processes of their own, over Flower, on this machine; needs the extra `flower`."
 EXAMPLES = ("fedbandit federate --policy Fed-PECD --agents 8 --clients 4 --set max_cycles=30",)
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if options.agents is not None:
         arguments["num_agents"] = options.agents
     spec = policy_of(options.policy)
-    settings = Settings.simulated(spec.name, spec.parameters, id_of(options.env), arguments, options.seed)
+    settings = Settings.simulated(spec.name, spec.parameters, environment_id(options.env), arguments, options.seed)
     constants = settings.constants
     clients = constants.num_agents if options.clients is None else options.clients
     start = time.monotonic()

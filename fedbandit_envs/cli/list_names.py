@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from fedbandit_envs.cli.options import id_of
+from fedbandit_envs.envs.ids import environment_id
 
 HELP = "List environments and policies with their parameters, or explain one of them."
 EXAMPLES = ("fedbandit list", "fedbandit list policies", "fedbandit list Fed-PECD")
@@ -38,13 +38,13 @@ def _explain(name: str) -> None:
     from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
     from fedbandit_envs.validation import one_of
 
-    names = {id_of(problem): problem for problem in PROBLEMS}
+    names = {environment_id(problem): problem for problem in PROBLEMS}
     known = [*_GROUPS, *PROBLEMS, *names, *policy_names()]
     name = names.get(one_of("NAME", name, known), name)
     what: Any = PROBLEMS[name] if name in PROBLEMS else policy_class(name)
     comments = field_comments(what)
     if name in PROBLEMS:
-        title, parameters = id_of(name), _defaults_of(what)
+        title, parameters = environment_id(name), _defaults_of(what)
         parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
         comments["max_cycles"] = "the number of steps T"
     else:

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.envs.ids import environment_id
 from fedbandit_envs.problems.regrets import REGRETS
 
 if TYPE_CHECKING:
@@ -64,11 +65,11 @@ def experiment_of(options: argparse.Namespace) -> "Experiment":
         raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
     policies = [policy_of(text) for text in options.policy or ()]
     if options.file is None:
-        experiment = Experiment(id_of(options.env), policies)
+        experiment = Experiment(environment_id(options.env), policies)
     else:
         experiment = Experiment.read(options.file)
         if options.env is not None:
-            experiment = replace(experiment, environment=id_of(options.env))
+            experiment = replace(experiment, environment=environment_id(options.env))
         if policies:
             experiment = replace(experiment, policies=policies)
     given = {name: getattr(options, name) for name in ("trials", "seed") if getattr(options, name) is not None}
@@ -86,11 +87,6 @@ def executor_of(options: argparse.Namespace) -> str:
     if options.workers is not None:
         return f"processes:{options.workers}"
     return options.executor or "processes"
-
-
-def id_of(name: str) -> str:
-    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
-    return name if "/" in name else f"fedbandit/{name}-v0"
 
 
 def policy_of(text: str) -> "PolicySpec":

@@ -10,9 +10,27 @@ NAMESPACE = "fedbandit"
 PROBLEM_NAMES = ("Synthetic", "MovieLens", "Household", "Linear")  # classes in `fedbandit_envs.problems`
 
 
+def environment_id(name: str) -> str:
+    """The id of an environment by the short name of its problem; a whole id stays as it is.
+
+    >>> environment_id("Synthetic"), environment_id("fedbandit/Synthetic-v0")
+    ('fedbandit/Synthetic-v0', 'fedbandit/Synthetic-v0')
+    """
+    return name if "/" in name else f"{NAMESPACE}/{name}-v0"
+
+
+def problem_name(id: str) -> str:
+    """The short name of the problem behind an id, the other direction of `environment_id`.
+
+    >>> problem_name("fedbandit/Synthetic-v0")
+    'Synthetic'
+    """
+    return id.removeprefix(f"{NAMESPACE}/").removesuffix("-v0")
+
+
 def environment_ids() -> list[str]:
     """The ids of all environments."""
-    return [f"{NAMESPACE}/{name}-v0" for name in PROBLEM_NAMES]
+    return [environment_id(name) for name in PROBLEM_NAMES]
 
 
 def register_environments() -> None:
@@ -20,9 +38,9 @@ def register_environments() -> None:
     for name in PROBLEM_NAMES:
         # functools.partial would do, but a string keeps the specs printable and copyable.
         module = f"fedbandit_envs.{name.lower()}_v0"
-        pettingzoo.register("parallel", f"{NAMESPACE}/{name}-v0", f"{module}:parallel_env")
-        pettingzoo.register("aec", f"{NAMESPACE}/{name}-v0", f"{module}:env")
-        gymnasium.register(f"{NAMESPACE}/{name}-v0", "fedbandit_envs.envs.views:JointView", kwargs={"problem": name})
+        pettingzoo.register("parallel", environment_id(name), f"{module}:parallel_env")
+        pettingzoo.register("aec", environment_id(name), f"{module}:env")
+        gymnasium.register(environment_id(name), "fedbandit_envs.envs.views:JointView", kwargs={"problem": name})
         gymnasium.register(
             f"{NAMESPACE}/{name}-Agent-v0",
             "fedbandit_envs.envs.views:OneAgentView",

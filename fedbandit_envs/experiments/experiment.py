@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.envs.ids import environment_ids
+from fedbandit_envs.envs.ids import environment_ids, problem_name
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import PROBLEMS, make
 from fedbandit_envs.protocol.policy import Policy
@@ -146,7 +146,7 @@ class Experiment:
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
         one_of("environment", self.environment, environment_ids())
-        problem = PROBLEMS[self.environment.partition("/")[2].removesuffix("-v0")]
+        problem = PROBLEMS[problem_name(self.environment)]
         defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
         return replace(self, arguments={**defaults, **self.arguments}, policies=specs)

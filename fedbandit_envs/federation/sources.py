@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.bandit import draw_instance
 from fedbandit_envs.envs.episode import Episode
-from fedbandit_envs.envs.ids import NAMESPACE
+from fedbandit_envs.envs.ids import problem_name
 from fedbandit_envs.envs.registration import split_keywords
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
@@ -36,8 +36,7 @@ class SimulatedRewards:
     """
 
     def __init__(self, agents: IntArray, settings: Mapping[str, Any]):
-        name = str(settings["environment"]).removeprefix(f"{NAMESPACE}/").removesuffix("-v0")
-        problem, rest = split_keywords(name, dict(settings["arguments"]))
+        problem, rest = split_keywords(problem_name(settings["environment"]), dict(settings["arguments"]))
         seed, self._observes = int(settings["seed"]), settings["observes"]
         whole = draw_instance(problem, seed)
         num_agents = whole.num_agents
