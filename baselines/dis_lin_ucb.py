@@ -7,7 +7,7 @@ import numpy as np
 from fedbandit_agents.phased.estimation import quadratic_forms
 from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, places
 from fedbandit_envs.protocol.policy import Policy, ServerSide
@@ -44,9 +44,9 @@ class DisLinUCB(Policy):
         """Agents that share sums of psi psi^T and psi y."""
         return DisLinUCBAgents(self, view)
 
-    def server(self, constants: Constants) -> "DisLinUCBServer":
+    def server(self, view: ServerView) -> "DisLinUCBServer":
         """A server that adds them up."""
-        return DisLinUCBServer(constants)
+        return DisLinUCBServer(view.constants)
 
 
 class DisLinUCBAgents(IndexAgents):

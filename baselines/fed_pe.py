@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
 from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 
 
@@ -105,9 +105,9 @@ class Collaborative(FedPE):
         """Enhanced widths without 1/ell."""
         return CollaborativeAgents(self, view, 1.0)
 
-    def server(self, constants: Constants) -> "CollaborativeServer":
+    def server(self, view: ServerView) -> "CollaborativeServer":
         """Least squares on the features themselves."""
-        return CollaborativeServer(self, constants)
+        return CollaborativeServer(self, view.constants)
 
 
 class CollaborativeAgents(EnhancedAgents):
@@ -155,9 +155,9 @@ class SharedThetaFedPE(FedPE):
 
     theorem: ClassVar[bool] = False
 
-    def server(self, constants: Constants) -> "SharedThetaServer":
+    def server(self, view: ServerView) -> "SharedThetaServer":
         """One estimate for all arms."""
-        return SharedThetaServer(self, constants)
+        return SharedThetaServer(self, view.constants)
 
 
 class SharedThetaServer(PhasedServer):

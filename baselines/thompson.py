@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
 from fedbandit_envs.contexts.distributions import PointMass
 from fedbandit_envs.contexts.features import Table
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import ServerSide, SilentServer
 
@@ -72,7 +72,7 @@ class LocalThompson(FedCI):
         """Agents that never speak."""
         return LocalAgents(self, view)
 
-    def server(self, constants: Constants) -> ServerSide:
+    def server(self, view: ServerView) -> ServerSide:
         """Nobody speaks to it."""
         return SilentServer()
 

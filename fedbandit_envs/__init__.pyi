@@ -10,6 +10,7 @@ from .contexts.distributions import PointMass as PointMass
 from .contexts.features import FeatureFunction as FeatureFunction
 from .contexts.features import FeatureMap as FeatureMap
 from .contexts.features import Identity as Identity
+from .contexts.features import LinearMap as LinearMap
 from .contexts.features import Table as Table
 from .contexts.gaussian import Gaussian as Gaussian
 from .envs.ids import environment_ids as environment_ids
@@ -27,8 +28,12 @@ from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household
 from .problems.movielens.problem import MovieLens as MovieLens
+from .problems.regrets import REGRETS as REGRETS
+from .problems.regrets import Regret as Regret
 from .problems.synthetic import Synthetic as Synthetic
+from .protocol.claims import Claim as Claim
 from .protocol.knowledge import Constants as Constants
+from .protocol.knowledge import ServerView as ServerView
 from .protocol.knowledge import View as View
 from .protocol.messages import Message as Message
 from .protocol.plans import Feedback as Feedback
@@ -42,8 +47,7 @@ from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
-from .rounds.claims import audit as audit
-from .rounds.claims import phases as phases
+from .rounds.auditing import audit as audit
 from .rounds.faults import Faults as Faults
 from .rounds.faults import QuorumLost as QuorumLost
 from .rounds.history import History as History

@@ -30,6 +30,7 @@ class Stream(IntEnum):
     EPISODE = 5
     FAULTS = 6
     SHORT_PLANS = 7  # the rewards of plans of one step
+    SERVER = 8
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:
@@ -109,3 +110,19 @@ class Randomness:
     def draws(self, number: int) -> RowDraws:
         """The numbers of plan `number`."""
         return RowDraws(self.seed, (self.stream, number), self.num_agents, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ServerRandomness:
+    """The source of a server's random numbers: `generator(j)` for its j-th answer.
+
+    >>> first = ServerRandomness(seed=0).generator(3).random()
+    >>> first == ServerRandomness(seed=0).generator(3).random()
+    True
+    """
+
+    seed: int
+
+    def generator(self, number: int) -> np.random.Generator:
+        """A new generator for answer `number`, the same each time it is asked for."""
+        return generator(self.seed, Stream.SERVER, number)

@@ -26,7 +26,7 @@ from fedbandit_agents.inference.context_bias import (
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.phased.estimation import inner_products, local_estimate, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
@@ -74,9 +74,9 @@ class ContextInference(Policy):
         variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
         return np.sqrt(np.maximum(variance, (_LEAST_SIGMA * self.theta_std) ** 2))
 
-    def server(self, constants: Constants) -> ServerSide:
+    def server(self, view: ServerView) -> ServerSide:
         """Weighted least squares."""
-        return WeightedServer(self, constants)
+        return WeightedServer(self, view.constants)
 
 
 class InferringAgents(AgentSide):

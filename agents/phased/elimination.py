@@ -4,6 +4,7 @@ A phase is two rounds. Estimates come down, agents eliminate arms and send their
 agents explore and send their estimates.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -11,11 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.phased import estimation
+from fedbandit_agents.phased import estimation, theorem
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
 from fedbandit_agents.phased.estimation import confidence, inner_products, number_of_phases, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.claims import Claim, RecordedRun
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
@@ -83,10 +85,6 @@ class PhasedElimination(Policy):
         phases = self.phases or number_of_phases(constants.horizon, self.growth)
         return confidence(constants.num_agents, constants.num_arms, constants.dim, phases, self.delta)
 
-    def uncounted_steps(self, constants: Constants) -> int:
-        """The initialisation's, if they don't count."""
-        return 0 if self.count_init else self.first * constants.num_arms
-
     @property
     def arithmetic(self) -> ModuleType:
         """`estimation`, or the module with the same functions in compiled code."""
@@ -96,9 +94,13 @@ class PhasedElimination(Policy):
         """Algorithm 1."""
         return PhasedAgents(self, view)
 
-    def server(self, constants: Constants) -> "PhasedServer":
+    def server(self, view: ServerView) -> "PhasedServer":
         """Algorithm 2."""
-        return PhasedServer(self, constants)
+        return PhasedServer(self, view.constants)
+
+    def claims(self, history: RecordedRun) -> Iterable[Claim]:
+        """Fed-PE's theorem, for the policies that it covers."""
+        return theorem.claims(self, history)
 
 
 @lru_cache(maxsize=1)
@@ -120,6 +122,7 @@ class PhasedAgents(AgentSide):
         self.phase = 0
         self.active: BoolArray = np.ones(shape, dtype=bool)
         self.best: IntArray = np.zeros(shape[0], dtype=np.int64)
+        self.uncounted = 0 if policy.count_init else policy.first * shape[1]
         self.exploring = True  # whether the last plan explored, else it only waited for the allocation
 
     def plan(self, down: Message | None, remaining: int) -> Plan:

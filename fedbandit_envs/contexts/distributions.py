@@ -8,7 +8,7 @@ support. For a Gaussian under any other map they come from the fixed rules of
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -77,7 +77,7 @@ class ContextDistribution(ABC):
     def space(self) -> spaces.Dict:
         """The space of one agent's observation."""
         bounds = self.bounds()
-        boxes = {}
+        boxes: dict[str, spaces.Space[Any]] = {}
         for name, rows in self.encode().items():
             low, high = bounds.get(name, (-np.inf, np.inf))
             boxes[name] = spaces.Box(low, high, rows.shape[1:], np.float64)
@@ -120,6 +120,13 @@ class ContextDistribution(ABC):
             return np.einsum("msa,msb,ms->mab", deviation, deviation, weights)
 
         return self._averaged(covariance, feature_map)
+
+    def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
+        """A variance proxy: <theta_a, phi(a, c) - psi_a> is sub-Gaussian with it, for all agents and arms.
+
+        The default is infinite: nothing is known about the law of the rewards.
+        """
+        return np.inf
 
     def _averaged(self, average: Callable[[FloatArray, FloatArray], FloatArray], feature_map: FeatureMap) -> FloatArray:
         """`average(phi, weights)` over the nodes, some agents at a time."""
@@ -173,6 +180,10 @@ class PointMass(ContextDistribution):
     def reward_law(self, feature_map: FeatureMap, theta: FloatArray, noise_std: float) -> RewardLaw:
         """Noise alone: a known context is the same at each pull."""
         return GaussianRewards(np.einsum("ad,mad->ma", theta, self.expected_features(feature_map)), noise_std)
+
+    def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
+        """A known context does not vary."""
+        return 0.0
 
     def encode(self) -> dict[str, FloatArray]:
         """`context` (M, n)."""
@@ -239,6 +250,13 @@ class Discrete(ContextDistribution):
         """A mixture over the points of the support."""
         at_support = np.einsum("msad,ad->msa", feature_map(self.support), theta)
         return MixtureRewards(self, at_support, noise_std)
+
+    def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
+        """Half the range of the rewards, squared: they are bounded."""
+        rewards = np.einsum("msad,ad->msa", feature_map(self.support), theta)
+        possible = self.weights[..., None] > 0
+        highest, lowest = np.where(possible, rewards, -np.inf).max(1), np.where(possible, rewards, np.inf).min(1)
+        return float(((highest - lowest) / 2).max() ** 2)
 
     def bounds(self) -> Mapping[str, tuple[float, float]]:
         """Weights are not negative."""

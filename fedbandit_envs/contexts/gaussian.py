@@ -128,6 +128,12 @@ class Gaussian(ContextDistribution):
             covariance = matrix @ self.covariance @ matrix.T
         return np.broadcast_to(covariance, (self.num_agents, *covariance.shape[1:]))
 
+    def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
+        """The largest variance of a reward where the map is linear, because rewards are then Gaussian."""
+        if not is_linear(feature_map):
+            return super().reward_proxy(feature_map, theta)
+        return float(np.diagonal(self.reward_covariance(feature_map, theta), axis1=1, axis2=2).max())
+
 
 def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: FloatArray | None) -> Gaussian:
     """Rows of a checked Gaussian need no second eigenvalue decomposition."""

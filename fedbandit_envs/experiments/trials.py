@@ -97,7 +97,7 @@ def cumulative_counts(history: History) -> FloatArray:
 
 def audited(history: History) -> Record:
     """The claims of `audit` about a recorded run, by their number."""
-    from fedbandit_envs.rounds.claims import audit
+    from fedbandit_envs.rounds.auditing import audit
 
     return {
         str(number): {
@@ -105,6 +105,7 @@ def audited(history: History) -> Record:
             "bound": float(claim.bound),
             "measured": float(claim.measured),
             "claimed": claim.claimed,
+            "unless": claim.unless,
             "holds": claim.holds,
         }
         for number, claim in enumerate(audit(history).claims)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbandit_envs.federation.sources import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
-from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import Policy, SilentServer
@@ -35,7 +35,7 @@ class Client:
         self._policy = policy
         self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
         # Without a server nobody waits for anybody: such agents play to the horizon in one turn.
-        self._alone = isinstance(policy.server(constants), SilentServer)
+        self._alone = isinstance(policy.server(ServerView.of_run(constants, seed=0)), SilentServer)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
         self._turn = self._step = self._plans = 0
         self._last: tuple[int, Message | None] = (0, None)  # length and report of the turn before
@@ -84,6 +84,7 @@ class Client:
             "step": self._step,
             "plans": self._plans,
             "checkpoints": self._checkpoints.snapshot(),
+            "uncounted": self._blocks.sides[0].uncounted,
             "length": length,
             "report": None if report is None else report.tree(),
             "side": self._blocks.snapshot(),

@@ -12,7 +12,7 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import HELLO, PLAY
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.wire import Packet, pack
-from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.knowledge import ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, ServerSide
@@ -55,18 +55,19 @@ class Coordinator:
 
     Args:
         policy: what plays.
-        constants: the public numbers of the problem.
+        view: what the server knows, above all the public numbers of the problem.
         transport: how packets reach the clients.
         quorum: least share of the agents that must be heard in a turn.
         timeout: seconds that clients have for a turn.
     """
 
     def __init__(
-        self, policy: Policy, constants: Constants, transport: Transport, *, quorum: float = 0.5, timeout: float = 120.0
+        self, policy: Policy, view: ServerView, transport: Transport, *, quorum: float = 0.5, timeout: float = 120.0
     ):
-        self._policy, self._constants, self._transport = policy, constants, transport
+        self._policy, self._view, self._transport = policy, view, transport
+        self._constants = view.constants
         self._quorum, self._timeout = quorum, timeout
-        self._carrier = ViaServer(policy.server(constants), constants.num_agents)
+        self._carrier = ViaServer(policy.server(view), view.constants.num_agents)
         self._downs: list[Message | None] = [None]  # what the server said before each turn, this one included
         self._nodes: dict[int, _Node] = {}
         self.step = self._idle = 0
@@ -224,7 +225,7 @@ class Coordinator:
         """Whether a copy of the server answers this message alone."""
         if message is None:
             return True
-        copy: ServerSide = self._policy.server(self._constants)
+        copy: ServerSide = self._policy.server(self._view)
         copy.restore(self._carrier.server.snapshot())
         try:
             copy.answer(message)

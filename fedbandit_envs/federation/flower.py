@@ -143,7 +143,7 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
     settings = Settings.of(config)
     timeout = float(config.get("timeout", 120.0))
     transport, quorum = GridTransport(grid), float(config.get("quorum", 0.5))
-    coordinator = Coordinator(settings.make_policy(), settings.constants, transport, quorum=quorum, timeout=timeout)
+    coordinator = Coordinator(settings.make_policy(), settings.server_view, transport, quorum=quorum, timeout=timeout)
     file = None if folder is None else folder / STATE_FILE
     if file is not None and file.exists():
         coordinator.restore(storage.load(file))

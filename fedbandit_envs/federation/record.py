@@ -28,13 +28,9 @@ def collected(settings: Settings, folder: Path) -> History:
         if len(kept["steps"]):
             pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
             active[:, state["agents"]] = _held(kept["active"], len(steps))
-    policy = settings.make_policy()
-    uncounted = policy.uncounted_steps(constants)
-    if uncounted and len(steps):
-        steps, pulls, active = steps[1:] - steps[0], pulls[1:] - pulls[0], active[1:]
     instance = settings.make_environment().instance
-    return History(
-        policy=policy,
+    history = History(
+        policy=settings.make_policy(),
         constants=constants,
         steps=steps,
         pulls=pulls,
@@ -43,6 +39,7 @@ def collected(settings: Settings, folder: Path) -> History:
         ledger=Ledger.restored(server["ledger"]),
         faults=tuple(faults_from_tree(server["faults"])),
     )
+    return history.counted_from(states[0]["uncounted"]) if len(steps) else history
 
 
 def _held(values: Any, length: int) -> Any:

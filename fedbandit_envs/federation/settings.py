@@ -10,7 +10,7 @@ import tomli_w
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
-from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
@@ -64,6 +64,11 @@ class Settings:
     def make_policy(self) -> Policy:
         """The policy."""
         return make_policy(self.policy, **self.parameters)
+
+    @property
+    def server_view(self) -> ServerView:
+        """What the server knows."""
+        return ServerView.of_run(self.constants, self.seed)
 
     def make_environment(self) -> HiddenContextBandit:
         """The environment of a simulation, at the start of the run's episode."""

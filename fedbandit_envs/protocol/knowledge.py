@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.seeding import Randomness
+from fedbandit_envs.seeding import Randomness, ServerRandomness, Stream, derived_seed
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,29 @@ class Constants:
     same_arms: bool = False  #: whether all agents are shown the same psi
     theta_bound: float | None = None  #: no theta_a is longer; None: nothing is guaranteed
     context_proxy: float | None = None  #: variance proxy of <theta_a, phi(a, c) - psi_a>; None: nothing is guaranteed
+
+
+@dataclass(frozen=True, eq=False)
+class ServerView:
+    """What a server knows before anybody speaks: the public constants, and random numbers of its own.
+
+    A server that draws numbers keeps count of its answers, and draws from `view.randomness.generator(count)`: then its
+    snapshot is a number, and a run that is resumed draws the same.
+
+    >>> constants = Constants(3, 10, 2, 5000, ell=0.5, L=1.0, noise_std=1.0, context="fixed")
+    >>> view = ServerView.of_run(constants, seed=7)
+    >>> first, again = (view.randomness.generator(0).integers(100) for _ in range(2))
+    >>> bool(first == again)
+    True
+    """
+
+    constants: Constants  #: the public constants
+    randomness: ServerRandomness  #: the server's own: `view.randomness.generator(j)` for answer j
+
+    @classmethod
+    def of_run(cls, constants: Constants, seed: int) -> "ServerView":
+        """The view in a run with this seed, which the server can't find out."""
+        return cls(constants, ServerRandomness(derived_seed(seed, Stream.SERVER)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,18 +5,24 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.claims import Claim, RecordedRun
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 
 
 class Side:
-    """Either side of a policy. Its state is every plain attribute: arrays, numbers, strings, None."""
+    """What both sides of a policy have in common: a state that can be saved and restored.
+
+    The state is every attribute that is an array, a number, a string or None. A view, the constants and the policy are
+    left out, because the constructor is given them. Override both methods to keep anything else.
+    """
 
     def snapshot(self) -> State:
         """The state as plain arrays and numbers."""
@@ -26,7 +32,7 @@ class Side:
                 state[name] = value.copy()
             elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
                 state[name] = value.item() if isinstance(value, np.generic) else value
-            elif not isinstance(value, (View, Constants, Policy)):
+            elif not isinstance(value, (View, ServerView, Constants, Policy)):
                 raise ProtocolError(
                     f"{type(self).__name__}.{name}: expected a state of arrays, numbers, strings or None, got "
                     f"{type(value).__name__}; keep it as arrays, or override snapshot() and restore()"
@@ -40,14 +46,16 @@ class Side:
 
 
 class AgentSide(Side, ABC):
-    """A block of n agents. Row i depends on row i alone, so agents can be split over processes in any way.
+    """The agents' side of a policy, for a block of n agents: it plans, and it reports what came of the plan.
 
-    That holds if the agent axis comes first and is never a matrix dimension of a product: elementwise operations, sums
-    over other axes, plain `einsum`, stacked `matmul`, `solve`, `eigh` are safe; `(n, d) @ (d, d)`, `tensordot` and
-    `einsum(optimize=True)` are not.
+    Row i of every array belongs to agent i of the block and must depend on row i alone, so that agents can be split
+    over processes in any way. That holds if the agent axis comes first and is never a matrix dimension of a product.
+    Elementwise operations, sums over other axes, plain `einsum`, stacked `matmul`, `solve` and `eigh` are safe;
+    `(n, d) @ (d, d)`, `tensordot` and `einsum(optimize=True)` are not.
     """
 
-    active: BoolArray | None = None  # (n, K) arms still considered, for policies that eliminate arms
+    active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
+    uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
     def plan(self, down: Message | None, remaining: int) -> Plan:
@@ -59,36 +67,59 @@ class AgentSide(Side, ABC):
 
 
 class ServerSide(Side, ABC):
-    """The server. It may hear from any subset of the agents, sorted by their number."""
+    """The server's side of a policy: it answers what the agents report.
+
+    It may hear from any subset of the agents, because reports can be lost. Rows come sorted by the agents' numbers.
+    """
 
     @abstractmethod
     def answer(self, up: Message) -> Message | None:
-        """The reply, to all or to some."""
+        """The reply: to all agents (a message without `agents`), to some of them, or None."""
 
 
 class Policy(ABC):
-    """Hyper-parameters (a frozen dataclass) and the two sides built from them.
+    """A bandit algorithm: its hyper-parameters, and the two sides that are built from them.
 
-    `observes` says what its agents must be shown: "distribution", "context" (the exact setting) or "truth".
+    A subclass is a frozen dataclass whose fields are the hyper-parameters. It defines `agents`, and `server` if its
+    agents report anything. `register_policy` makes it known by name, `testing.check_policy` says what is wrong with it.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import fedbandit_envs as fb
+    >>> class Stubborn(fb.StepAgents):
+    ...     def choose(self):
+    ...         return np.zeros(len(self.view.agents), dtype=np.int64)
+    ...
+    ...     def learn(self, arm, pulls, rewards):
+    ...         pass
+    >>> @dataclass(frozen=True)
+    ... class FirstArm(fb.Policy):
+    ...     def agents(self, view):
+    ...         return Stubborn(view)
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=2, num_arms=3, max_cycles=10)
+    >>> fb.play(env, FirstArm(), seed=0).pulls[-1]
+    array([[10,  0,  0],
+           [10,  0,  0]])
     """
 
+    #: what the agents must be shown: "distribution", "context" (the exact setting), or "truth" for the Oracle alone
     observes: ClassVar[str] = "distribution"
 
     @abstractmethod
     def agents(self, view: View) -> AgentSide:
         """A new agent side for the agents of `view`."""
 
-    def server(self, constants: Constants) -> ServerSide:
+    def server(self, view: ServerView) -> ServerSide:
         """A new server side; the default is for policies that never send anything."""
         return SilentServer()
+
+    def claims(self, history: RecordedRun) -> Iterable[Claim]:
+        """What theory promises of this recorded run of the policy, for `audit`; the default is nothing."""
+        return ()
 
     def check_installed(self) -> None:
         """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
         return
-
-    def uncounted_steps(self, constants: Constants) -> int:
-        """Steps at the start whose pulls are left out of the history; they end with the first plan."""
-        return 0
 
 
 class SilentServer(ServerSide):

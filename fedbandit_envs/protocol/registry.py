@@ -19,9 +19,19 @@ def _installed_policies() -> dict[str, str]:
 
 
 def register_policy(name: str, policy: str | type[Policy]) -> None:
-    """Make a policy known by name: a class, or "my_package:MyPolicy"; another one of that name is refused.
+    """Make a policy known by name, to `make_policy`, to experiments and to their worker processes.
 
     The same class defined anew, as when a notebook's cell is run again, takes the place of the old one.
+
+    Args:
+        name: a name that no other policy has.
+        policy: a subclass of `Policy`, or its address "my_package:MyPolicy".
+
+    >>> import fedbandit_envs as fb
+    >>> fb.register_policy("My-Policy", "my_package:MyPolicy")
+    >>> "My-Policy" in fb.policy_names()
+    True
+    >>> del _registered["My-Policy"]
     """
     if not isinstance(policy, str) and not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise ValueError(f"policy: expected a subclass of Policy or 'package:Class', got {policy!r}; pass the class")
@@ -77,7 +87,16 @@ def policy_parameters(policy: type[Policy]) -> dict[str, Any]:
 
 
 def make_policy(name: str, **parameters: Any) -> Policy:
-    """Create a policy by its name: `make_policy("Fed-PECD", delta=0.1)`."""
+    """Create a policy by its name.
+
+    Args:
+        name: one of `policy_names()`.
+        parameters: the hyper-parameters; `fedbandit list NAME` explains each.
+
+    >>> import fedbandit_envs as fb
+    >>> fb.make_policy("Fed-PECD", delta=0.05).delta
+    0.05
+    """
     policy = policy_class(name)
     known = policy_parameters(policy)
     for parameter in parameters:

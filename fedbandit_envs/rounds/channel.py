@@ -15,9 +15,9 @@ from fedbandit_envs.rounds.ledger import Ledger
 class Channel:
     """Carries messages between blocks of agents and the server, and charges the ledger for them."""
 
-    num_agents: int
-    ledger: Ledger
-    # Agents known to rise: messages mostly name the same ones, which can't change.
+    num_agents: int  #: the number of agents of the whole problem, M
+    ledger: Ledger  #: what has crossed so far
+    # The last `agents` that were found to be in rising order. Messages mostly name the same array, which is immutable.
     _in_order: IntArray | None = field(default=None, init=False, repr=False, compare=False)
 
     def up(

@@ -19,28 +19,36 @@ DROPPED, SCHEDULED = "dropped out", "scheduled"
 
 @dataclass(frozen=True)
 class Fault:
-    """One report that was lost."""
+    """One report that was lost, as `history.faults` lists them."""
 
-    agent: int
-    round: int  # from 0, as the ledger counts them
-    reason: str
+    agent: int  #: the agent whose report was lost
+    round: int  #: the round, counted from 0 as the ledger counts them
+    reason: str  #: why it was lost
 
 
 class QuorumLost(RuntimeError):
-    """Too few agents were heard in a round."""
+    """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all."""
 
 
 @dataclass(frozen=True)
 class Faults:
     """Which reports are lost in a simulation.
 
-    Example: `Faults(dropout=0.1, schedule={3: range(0, 4)})` loses each report with probability 0.1, and those of
-    agent 3 in the first four rounds.
+    Give it to `play(..., faults=...)` to see how a policy gets on with agents that fail. An agent that fails in a round
+    loses that report and nothing else. What is lost is drawn from the seed of the run, so it is the same for all
+    policies that are compared.
+
+    >>> import fedbandit_envs as fb
+    >>> faults = fb.Faults(dropout=0.1, schedule={3: range(0, 4)})  # agent 3 also fails in the first four rounds
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0, faults=faults)
+    >>> history.faults[0]
+    Fault(agent=3, round=0, reason='scheduled')
     """
 
-    dropout: float = 0.0  # probability that an agent's report is lost, in each round and for each agent by itself
-    schedule: Mapping[int, Iterable[int]] = field(default_factory=dict)  # agent -> rounds in which it fails
-    quorum: float = 0.0  # least share of all agents that must be heard in a round
+    dropout: float = 0.0  #: the probability that a report is lost, drawn for each agent and round by itself
+    schedule: Mapping[int, Iterable[int]] = field(default_factory=dict)  #: for an agent, the rounds in which it fails
+    quorum: float = 0.0  #: the least share of all agents that must be heard in a round
 
     def __post_init__(self) -> None:
         for name in ("dropout", "quorum"):

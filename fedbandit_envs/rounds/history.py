@@ -1,7 +1,7 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,13 +20,13 @@ from fedbandit_envs.validation import one_of
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """One turn of the four verbs, as it happened; `plan` is what was asked for, `feedback` what was pulled."""
+    """One turn of a recorded run, as it happened: `play(..., record=True).exchanges` has them all."""
 
-    step: int  # steps taken before the plan
-    down: Message | None
-    plan: Plan
-    feedback: Feedback
-    up: Message | None
+    step: int  #: the steps that were taken before the turn
+    down: Message | None  #: what the server had said before it; None: nothing
+    plan: Plan  #: what the agents asked for
+    feedback: Feedback  #: what was pulled, and the sums of its rewards
+    up: Message | None  #: what arrived at the server; None: nothing
 
     def tree(self) -> State:
         """The turn as plain arrays, for storage."""
@@ -46,36 +46,69 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """A run in numbers. A checkpoint is taken when a plan ends past the next time of a grid over the horizon."""
+    """What a run leaves behind: pulls at checkpoints, what was sent, and on request every message.
 
-    policy: Policy
-    constants: Constants
-    steps: IntArray  # (C,) steps taken at each checkpoint
-    pulls: IntArray  # (C, M, K) cumulative
-    active: IntArray  # (C, M) arms that the agent still considers; K for policies without active sets
-    gaps: Mapping[str, FloatArray]  # (M, K) for each kind of regret
-    ledger: Ledger
-    faults: tuple[Fault, ...] = ()  # the reports that were lost
-    exchanges: tuple[Exchange, ...] | None = None  # with record=True
-    instance: BanditInstance | None = None  # with record=True: the truth
-    view: View | None = None  # with record=True: what the agents were shown
+    `play` returns one. A checkpoint is taken when a plan ends past the next time of a grid of about 200 times over the
+    horizon, so policies with long plans have fewer. Regret is derived from the pulls and the gaps.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
+    >>> history.steps[-1], history.regret().shape == (len(history.steps), 5)
+    (np.int64(200), True)
+    """
+
+    policy: Policy  #: what played
+    constants: Constants  #: the public constants of the problem
+    steps: IntArray  #: (C,) the steps taken at each checkpoint
+    pulls: IntArray  #: (C, M, K) the pulls of each arm up to each checkpoint
+    active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
+    gaps: Mapping[str, FloatArray]  #: (M, K) what one pull of each arm costs, for each kind of regret
+    ledger: Ledger  #: rounds, messages, scalars and bytes
+    faults: tuple[Fault, ...] = ()  #: the reports that were lost
+    exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
+    instance: BanditInstance | None = None  #: the truth; None without record=True
+    view: View | None = None  #: what the agents were shown; None without record=True
 
     def regret(self, kind: str = "regret") -> FloatArray:
-        """(C, M) cumulative pseudo-regret of each agent: "regret", "distribution_regret" or "paper_regret"."""
+        """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
+
+        Args:
+            kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret".
+        """
         one_of("kind", kind, REGRETS)
         return np.einsum("cmk,mk->cm", self.pulls, self.gaps[kind])
 
     def mean_regret(self, kind: str = "regret") -> FloatArray:
-        """(C,) regret per agent, averaged over the agents."""
+        """(C,) the regret at each checkpoint, averaged over the agents."""
         return self.regret(kind).mean(axis=1)
 
     def total_regret(self, kind: str = "regret") -> FloatArray:
-        """(C,) regret of the whole group."""
+        """(C,) the regret at each checkpoint, summed over the agents."""
         return self.regret(kind).sum(axis=1)
 
     def worst_regret(self, kind: str = "regret") -> FloatArray:
-        """(C,) regret of the agent that has most of it at that time."""
+        """(C,) the regret of the agent that has most of it at each checkpoint."""
         return self.regret(kind).max(axis=1)
+
+    def counted_from(self, step: int) -> "History":
+        """The history as if the run began after `step` steps, at which it must have a checkpoint.
+
+        The authors' program does not count the steps of the initialisation. The ledger and the messages stay whole.
+        """
+        if step == 0:
+            return self
+        places = np.flatnonzero(self.steps == step)
+        if not len(places):
+            near = self.steps[np.argsort(np.abs(self.steps - step), kind="stable")[:2]]
+            raise ValueError(f"step: expected a checkpoint, got {step}; the nearest are {np.sort(near).tolist()}")
+        begin = int(places[0])
+        return replace(
+            self,
+            steps=self.steps[begin + 1 :] - step,
+            pulls=self.pulls[begin + 1 :] - self.pulls[begin],
+            active=self.active[begin + 1 :],
+        )
 
 
 @lru_cache(maxsize=64)

@@ -9,9 +9,8 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
-from fedbandit_envs.problems.instance import OBSERVES
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
@@ -19,16 +18,28 @@ from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
+from fedbandit_envs.rounds.checks import check_faults, check_plays, checked_environment
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
-from fedbandit_envs.validation import one_of
 
 
 class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
-    """Plays a policy on an environment, round by round; a PettingZoo wrapper, so it stacks with others.
+    """Plays a policy on an environment, round by round.
+
+    It is a PettingZoo wrapper, so it stacks with others. `play` is the short way to a whole run; use this class to stop
+    in the middle, to save the state of a run, or to look at the sides of the policy.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> rounds = fb.CommunicationRounds(env, fb.make_policy("Fed-PECD"))
+    >>> rounds.start(seed=0)
+    >>> while not rounds.done:
+    ...     rounds.advance()
+    >>> rounds.history().steps[-1]
+    np.int64(200)
 
     Args:
         env: a HiddenContextBandit, wrapped or not.
@@ -50,35 +61,14 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         record: bool = False,
         faults: Faults | None = None,
     ):
-        bandit = getattr(env, "unwrapped", env)
-        if not isinstance(bandit, HiddenContextBandit) or not isinstance(env, ParallelEnv):
-            raise ValueError(
-                f"env: expected a HiddenContextBandit, wrapped or not, got {type(env).__name__}; use fb.make(id), or "
-                "pettingzoo.make('parallel', id)"
-            )
+        bandit = checked_environment(env)
         super().__init__(env)
-        if not isinstance(policy, Policy):
-            raise ValueError(
-                f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name), or an instance of yours"
-            )
-        one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
-        if policy.observes == "context" and not bandit.exact:
-            advice = "make the environment with observe='context'"
-            if bandit.resampled:  # then there is no context that could be shown
-                advice = "make the environment with context='fixed' and observe='context'"
-            raise ValueError(
-                f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
-                f"context, and this environment hides it; {advice}"
-            )
-        policy.check_installed()
+        check_plays(policy, bandit)
         self.bandit, self.policy = bandit, policy
         self._blocks = checked_rows(blocks, len(bandit.possible_agents))
         self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
-        if faults is not None:
-            if not isinstance(faults, Faults):
-                raise ValueError(f"faults: expected Faults, got {faults!r}; use Faults(dropout=0.1)")
-            faults.check(len(bandit.possible_agents))
+        check_faults(faults, len(bandit.possible_agents))
         self._faults = faults
         self._started = False
 
@@ -104,15 +94,16 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         view = self.bandit.view("truth" if observes == "truth" else None)
         self._view = view
         self.constants = view.constants
-        if self.policy.uncounted_steps(self.constants) >= self.constants.horizon:
-            raise ValueError(
-                f"max_cycles: expected more than the {self.policy.uncounted_steps(self.constants)} steps that "
-                f"{type(self.policy).__name__} does not count, got {self.constants.horizon}; raise it"
-            )
         in_order = np.array_equal(self._blocks[0], view.agents)  # one block of all agents
         views = [view] if in_order else [view.rows(rows) for rows in self._blocks]
         self._agents = AgentBlocks([self._agent_side(own) for own in views], self._blocks, self.constants.num_arms)
-        server = self._server_side(view)
+        uncounted = self._agents.sides[0].uncounted
+        if uncounted >= self.constants.horizon:
+            raise ValueError(
+                f"max_cycles: expected more than the {uncounted} steps that {type(self.policy).__name__} does not "
+                f"count, got {self.constants.horizon}; raise it"
+            )
+        server = self._server_side(ServerView.of_run(self.constants, self.bandit.episode_seed))
         self.carrier = ViaServer(server, self.constants.num_agents, self._faults, self.bandit.episode_seed)
         self._pending: Message | None = None
         self._taken = 0
@@ -125,8 +116,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _agent_side(self, view: View) -> AgentSide:
         return self.policy.agents(view)
 
-    def _server_side(self, view: View) -> ServerSide:
-        return self.policy.server(view.constants)
+    def _server_side(self, view: ServerView) -> ServerSide:
+        return self.policy.server(view)
 
     @property
     def sides(self) -> list[AgentSide]:
@@ -207,10 +198,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """What the run has left so far."""
         self._check_started()
         steps, pulls, active = self._checkpoints.arrays()
-        uncounted = self.policy.uncounted_steps(self.constants)
-        if uncounted and len(steps):
-            steps, pulls, active = steps[1:] - steps[0], pulls[1:] - pulls[0], active[1:]
-        return History(
+        history = History(
             policy=self.policy,
             constants=self.constants,
             steps=steps,
@@ -223,6 +211,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
         )
+        return history.counted_from(self._agents.sides[0].uncounted) if len(steps) else history
 
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
@@ -273,7 +262,19 @@ def play(
 ) -> History:
     """Run a policy to the horizon (`max_cycles`) of a new episode.
 
-    Example: `play(fb.make("fedbandit/Synthetic-v0"), fb.make_policy("Fed-PECD"), seed=0).mean_regret()[-1]`.
+    Args:
+        env: a HiddenContextBandit, wrapped or not.
+        policy: what plays.
+        seed: the seed of the episode; the same seed gives the same run. None: the next episode of the environment.
+        stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans.
+        record: keep every message, plan and feedback, and the truth, for `audit`.
+        blocks: how the agents are split, as lists of agent numbers; the run is the same however they are.
+        faults: reports that are lost on their way to the server; None: none.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> fb.play(env, fb.make_policy("Uniform"), seed=0).pulls[-1].sum(axis=1)
+    array([200, 200, 200, 200, 200])
     """
     rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
     with one_thread:

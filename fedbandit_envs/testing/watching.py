@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
@@ -124,6 +124,10 @@ class _WatchedAgents(AgentSide):
     def active(self) -> Any:  # type: ignore[override]
         return self.side.active
 
+    @property
+    def uncounted(self) -> int:  # type: ignore[override]
+        return self.side.uncounted
+
     def plan(self, down: Message | None, remaining: int) -> Plan:
         with self.watch.verb(f"{self.name}.plan", down):
             plan = self.side.plan(down, remaining)
@@ -179,8 +183,8 @@ class WatchedRounds(CommunicationRounds):
         side = self._own_policy().agents(view)
         return _WatchedAgents(side, self._watch, len(view.agents), view.constants.num_arms)
 
-    def _server_side(self, view: View) -> ServerSide:
-        return _WatchedServer(self._own_policy().server(view.constants), self._watch)
+    def _server_side(self, view: ServerView) -> ServerSide:
+        return _WatchedServer(self._own_policy().server(view), self._watch)
 
     def _own_policy(self) -> Policy:
         return copy.deepcopy(self.policy) if self._apart else self.policy

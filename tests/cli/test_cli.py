@@ -174,10 +174,8 @@ def test_audit_prints_the_claims_and_passes_an_honest_run(capsys: pytest.Capture
 
 
 def test_audit_fails_when_a_claim_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedbandit_envs.rounds import claims as module
-
-    false = module.Audit((module.Claim("one is at most zero", 0, 1),))
-    monkeypatch.setattr(module, "audit", lambda history: false)
+    false = fb.Claim("one is at most zero", 0, 1)
+    monkeypatch.setattr(type(fb.make_policy("Uniform")), "claims", lambda policy, history: [false])
     assert main(["audit", *QUICK, "--policy", "Uniform"]) == 1
 
 

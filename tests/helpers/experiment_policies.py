@@ -23,7 +23,7 @@ class OneArm(fb.Policy):
     def agents(self, view: fb.View) -> "OneArmAgents":
         return OneArmAgents(self, view)
 
-    def server(self, constants: fb.Constants) -> "Listener":
+    def server(self, view: fb.ServerView) -> "Listener":
         return Listener()
 
 

@@ -71,7 +71,7 @@ class Loop:
 
 
 def federated(loop: Loop, **options: Any) -> Coordinator:
-    coordinator = Coordinator(loop.settings.make_policy(), loop.settings.constants, loop, **options)
+    coordinator = Coordinator(loop.settings.make_policy(), loop.settings.server_view, loop, **options)
     while not coordinator.done:
         coordinator.advance()
     return coordinator

@@ -9,7 +9,8 @@ import pytest
 
 import fedbandit_envs as fb
 from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
-from fedbandit_envs.rounds.claims import audit
+from fedbandit_agents.phased.theorem import phases
+from fedbandit_envs.rounds.auditing import audit
 
 ERROR = "largest error of an estimate, in widths"
 LOST = "agents that eliminated their best arm"
@@ -40,6 +41,9 @@ def test_nothing_that_hangs_on_coverage_is_claimed_for_a_fixed_hidden_context():
     assert not report[ERROR].claimed
     assert not report[ERROR].holds  # the bias does not average out
     assert not report[TOTAL].claimed
+    assert report[TOTAL].verdict.endswith(
+        "not claimed: contexts are hidden and fixed, so their bias never averages out"
+    )
     assert report[DESIGN].claimed
 
 
@@ -52,7 +56,29 @@ def test_policies_without_the_theorem_are_held_to_their_accounts_only():
 def test_the_uniform_ablation_is_seen_not_to_be_optimal():
     claim = audit(run(fb.make_policy("Fed-PE", allocation="uniform"), observe="context"))[DESIGN]
     assert not claim.holds
-    assert not claim.claimed
+    assert claim.unless == "the allocation is uniform, not g-optimal"
+
+
+def test_a_claim_names_the_noise_that_its_widths_do_not_cover():
+    claim = audit(run(fb.make_policy("Fed-PE", sigma=0.5), observe="context", error="classical"))[ERROR]
+    assert claim.unless == "sigma * width = 0.5 is below 1, the noise"
+
+
+@dataclass(frozen=True)
+class Proud(PhasedElimination):
+    """A policy of a user's that claims something of its own."""
+
+    observes: ClassVar[str] = "context"
+
+    def claims(self, history):
+        yield fb.Claim("rounds", 3, history.ledger.rounds)
+
+
+def test_a_policy_makes_its_own_claims():
+    report = audit(run(Proud(), observe="context", horizon=2**8))
+    assert [claim.claim for claim in report.claims][2:] == ["rounds"]
+    assert report["rounds"].verdict == "FAILS"
+    assert not report.ok
 
 
 @dataclass(frozen=True)
@@ -90,13 +116,13 @@ class Lazy(PhasedElimination):
 
     observes: ClassVar[str] = "context"
 
-    def server(self, constants):
+    def server(self, view):
         class Server(PhasedServer):
             def _designed(self, agents, active):
                 budget = self.policy.budget(self.phase)
                 return np.ceil(active * budget / active.sum(axis=1, keepdims=True)).astype(np.int64)
 
-        return Server(self, constants)
+        return Server(self, view.constants)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +152,8 @@ def test_an_audit_needs_a_recorded_run():
 
 def test_nothing_is_claimed_for_features_shorter_than_the_lower_norm_says():
     assert audit(run(fb.make_policy("Fed-PE"), observe="context", error="classical"))[ERROR].claimed
-    assert not audit(run(fb.make_policy("Fed-PE", ell=50.0), observe="context", error="classical"))[ERROR].claimed
+    too_long = audit(run(fb.make_policy("Fed-PE", ell=50.0), observe="context", error="classical"))[ERROR]
+    assert too_long.unless.startswith("ell = 50 is above the smallest norm of a feature, ")
     berkson = audit(run(fb.make_policy("Fed-PE"), observe="context", context_std=0.3))
     assert not berkson[ERROR].claimed  # its noise makes some features shorter than the problem's ell
 
@@ -160,7 +187,7 @@ def test_an_audit_of_something_else_is_refused():
 
 def test_active_sets_estimates_and_widths_can_be_read_off_a_recorded_run():
     history = run(fb.make_policy("Fed-PE"), observe="context", horizon=2**14)
-    found = fb.phases(history)
+    found = phases(history)
     assert [phase.number for phase in found] == list(range(1, len(found) + 1))
     assert found[0].before.all()
     for phase, after in itertools.pairwise(found):
@@ -173,4 +200,4 @@ def test_active_sets_estimates_and_widths_can_be_read_off_a_recorded_run():
     np.testing.assert_array_equal(found[-1].active.sum(axis=1), history.active[-1])
     assert history.active[-1].mean() < 4  # arms were eliminated
     with pytest.raises(ValueError, match="expected a run of Fed-PECD or Fed-PE, got one of Uniform"):
-        fb.phases(run(fb.make_policy("Uniform")))
+        phases(run(fb.make_policy("Uniform")))

@@ -31,7 +31,7 @@ class Told(fb.Policy):
     def agents(self, view):
         return ToldAgents(self, view)
 
-    def server(self, constants):
+    def server(self, view):
         return ToldServer(self)
 
 

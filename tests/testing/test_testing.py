@@ -59,7 +59,7 @@ class Spoilt(fb.Policy):
     def agents(self, view):
         return self.sides[0](self, view)
 
-    def server(self, constants):
+    def server(self, view):
         return self.sides[1]()
 
 
@@ -150,7 +150,7 @@ class TestRows:
             def agents(self, view):
                 return Whispers(self, view)
 
-            def server(self, constants):
+            def server(self, view):
                 policy = self
 
                 class Listening(Server):

@@ -208,8 +208,6 @@ def test_everything_in_all_is_there():
 
 # What users rely on.
 PUBLIC = [
-    "audit",
-    "testing",
     "make",
     "make_policy",
     "play",
@@ -239,7 +237,12 @@ PUBLIC = [
     "ServerSide",
     "ProtocolError",
     "View",
+    "ServerView",
     "Constants",
+    "Claim",
+    "Regret",
+    "REGRETS",
+    "LinearMap",
     "Ledger",
     "ExpectedFeatures",
     "PullStatistics",

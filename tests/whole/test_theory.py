@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
-from fedbandit_envs.rounds.claims import audit
+from fedbandit_envs.rounds.auditing import audit
 
 ERROR = "largest error of an estimate, in widths"
 
