@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from federation_loop import Loop, Tamper, assert_same, federated, in_process, settings
 
-from fedbandit_envs import ProtocolError, ServerSide, policy_names, register_policy
+from fedbandit_envs import ProtocolError, ServerSide, policy_names
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
 from fedbandit_envs.federation.wire import Packet, pack
-from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy
@@ -200,7 +200,7 @@ def test_garbage_costs_its_sender_that_round_and_is_recorded(tamper: Tamper, rea
 
 def test_a_report_that_the_server_can_not_take_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings("Fed-PECD")
-    server = type(of.make_policy().server(of.constants))
+    server = type(of.make_policy().server(of.server_view))
     answer = server.answer
 
     def refuses_sevens(self: ServerSide, up: Message) -> Message | None:
@@ -343,7 +343,7 @@ class Waits(Policy):
 class WaitsForServer(Waits):
     """Never pulls, and has a server."""
 
-    def server(self, constants: Constants) -> ServerSide:
+    def server(self, view: ServerView) -> ServerSide:
         class Server(ServerSide):
             def answer(self, up: Message) -> None:
                 return None
@@ -351,14 +351,14 @@ class WaitsForServer(Waits):
         return Server()
 
 
-def test_clients_that_never_pull_are_stopped_by_the_server() -> None:
-    register_policy("Test-Waits", WaitsForServer)
-    of = settings("Test-Waits")
+def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = settings("Uniform")
+    monkeypatch.setattr(Settings, "make_policy", lambda self: WaitsForServer())
     loop = Loop(of, [range(6)])
-    coordinator = Coordinator(of.make_policy(), of.constants, loop)
+    coordinator = Coordinator(of.make_policy(), of.server_view, loop)
     for _ in range(999):
         coordinator.advance()
-    again = Coordinator(of.make_policy(), of.constants, loop)  # a server that is started again goes on counting
+    again = Coordinator(of.make_policy(), of.server_view, loop)  # a server that is started again goes on counting
     again.restore(coordinator.snapshot())
     again.advance()
     with pytest.raises(ProtocolError, match="WaitsForServer: expected a pull within 1000 rounds, got none"):
@@ -367,7 +367,7 @@ def test_clients_that_never_pull_are_stopped_by_the_server() -> None:
 
 def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
     of = settings("Fed-PECD")
-    coordinator = Coordinator(of.make_policy(), of.constants, Loop(of, SEVERAL))
+    coordinator = Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL))
     seen = []
     while not coordinator.done:
         before = coordinator.step
