@@ -1,4 +1,4 @@
-"""Where a client's knowledge and rewards come from: the simulation, or the world."""
+"""Where a client's knowledge and rewards come from: a simulation, or the real world."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,23 +16,42 @@ from fedbandit_envs.seeding import Randomness, Stream, derived_seed
 
 
 class RewardSource(Protocol):
-    """What a client's agents know, and what their pulls bring. It is made as `Source(agents, settings)`.
+    """The contract of a reward source: what a client's agents know, and what their pulls bring.
 
-    A client is a new process at each round, so a source that must remember something keeps it itself.
+    To run a policy on real rewards, write a class with these two methods and name it in the SuperNode's configuration,
+    as `rewards="my_package:MySource"`. It is made as `MySource(agents, settings)`, with the agents' numbers and a
+    mapping of all settings. A client is a new process in each turn, so a source that must remember something has to
+    store it.
     """
 
     def view(self, constants: Constants) -> View:
-        """What these agents know: their mu_i and psi, the public constants, a source of random numbers."""
+        """What these agents know: their mu_i and psi, the public constants, and a source of random numbers."""
 
     def pull(self, plan: CheckedPlan, number: int) -> Feedback:
-        """Carry out a plan of at least one step, the `number`-th of the run (from 0), and give the sums of rewards."""
+        """Carry out a plan of at least one step, and return what was pulled with the sums of the rewards.
+
+        Args:
+            plan: what the agents do.
+            number: the number of the plan in this run, from 0. A plan that failed is asked for again under its number.
+        """
 
 
 class SimulatedRewards:
-    """The rows of some agents of an environment: the same rewards that they meet in one process with all others.
+    """The rewards of some agents of an environment: the same that they get in one process with all other agents.
 
-    `settings` holds the environment's id, its arguments, the seed and what the policy observes. Drawing the instance
-    takes the seed of all; only these agents' rows are kept.
+    The whole instance is drawn from the seed, and only the rows of these agents are kept.
+
+    Args:
+        agents: the numbers of the agents.
+        settings: the environment's id, its arguments, the seed and what the policy observes, as `Settings.source`
+            gives them.
+
+    >>> import numpy as np
+    >>> from fedbandit_envs.federation.settings import Settings
+    >>> problem = {"num_agents": 6, "max_cycles": 30}
+    >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", problem, seed=1)
+    >>> SimulatedRewards(np.array([4, 1]), settings.source()).view(settings.constants).agents
+    array([4, 1])
     """
 
     def __init__(self, agents: IntArray, settings: Mapping[str, Any]):
@@ -46,7 +65,7 @@ class SimulatedRewards:
         self._episode = Episode(shard, seed, num_agents, agents)
 
     def view(self, constants: Constants) -> View:
-        """What these agents know."""
+        """What these agents know; refused if `constants` are not those of the simulated environment."""
         if self._view.constants != constants:
             raise ValueError(
                 f"constants: expected those of the simulated environment, {self._view.constants}, got {constants}; "
@@ -55,7 +74,7 @@ class SimulatedRewards:
         return self._view
 
     def pull(self, plan: CheckedPlan, number: int) -> Feedback:
-        """The rewards of that plan in the episode of the seed."""
+        """The rewards of plan `number` in the episode of the seed."""
         self._episode.plans = number
         return self._episode.pull(plan)
 

@@ -35,7 +35,7 @@ def start(programs: Programs, manner: str, mark: str) -> None:
 
 @pytest.mark.parametrize("manner", ["polite", "deaf"])
 def test_programs_end_with_all_their_children(manner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GRACE", 0.3)
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
     mark = str(tmp_path)
     with Programs(tmp_path / "logs") as programs:
         start(programs, manner, mark)
