@@ -1,5 +1,6 @@
 """Over real Flower processes: SuperLink, SuperNodes and an app process for each message."""
 
+import contextlib
 import json
 import os
 import signal
@@ -11,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from federation_loop import Loop, federated, in_process, settings
-from proc import children_of, listening, running_with
+from histories import assert_same_history
+from proc import children_of, listening, running_with, started_with
 
-from fedbandit_envs import History
 from fedbandit_envs.federation.local import FederationError, federate
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
@@ -41,14 +41,6 @@ def of(policy: str, agents: int, horizon: int) -> Settings:
     return settings(policy, num_agents=agents, num_arms=10, max_cycles=horizon)
 
 
-def assert_same(one: History, other: History) -> None:
-    np.testing.assert_array_equal(one.steps, other.steps)
-    np.testing.assert_array_equal(one.pulls, other.pulls)
-    np.testing.assert_array_equal(one.active, other.active)
-    np.testing.assert_array_equal(one.ledger.per_agent, other.ledger.per_agent)
-    np.testing.assert_array_equal(one.ledger.per_round, other.ledger.per_round)
-
-
 @pytest.mark.parametrize(
     ("policy", "agents", "clients", "horizon"),
     [("Fed-PECD", 4, 2, 30), ("Fed-PECD", 3, 3, 13), ("Fed-PE", 4, 2, 13), ("Fed-PE", 2, 2, 30)],
@@ -65,7 +57,7 @@ def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
         addresses.update(listening(set(processes_of(out))))
 
     history = federate(run, clients, out=out, on_progress=on_progress)
-    assert_same(history, in_process(run))
+    assert_same_history(history, in_process(run))
     assert history.faults == ()
     assert turns == list(range(len(turns)))
     assert len(addresses) == 1 + clients
@@ -93,18 +85,12 @@ def kill_after_first_turn(out: Path, clients: list[int]) -> Callable[[dict[str, 
 
     def on_progress(turn: dict[str, Any]) -> None:
         for client in clients if turn["turn"] == 0 else ():
-            supernode = supernode_of(out, client)
+            (supernode,) = started_with(str(client_folder(out, client) / "node.toml"))
             for pid in {supernode, *children_of(supernode)}:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # a child may have ended by itself
+                    os.kill(pid, signal.SIGKILL)
 
     return on_progress
-
-
-def supernode_of(out: Path, client: int) -> int:
-    """The process that was started with the configuration of this client."""
-    file = str(client_folder(out, client) / "node.toml")
-    (pid,) = (pid for pid in processes_of(out) if file in psutil.Process(pid).cmdline())
-    return pid
 
 
 def client_folder(out: Path, client: int) -> Path:
@@ -128,7 +114,7 @@ def test_without_a_quorum_the_run_stops_and_goes_on_later_as_if_nothing_had_been
         federate(run, 3, out=out, timeout=25, on_progress=kill_after_first_turn(out, [0, 1]))
     assert processes_of(out) == []
     history = federate(run, 3, out=out)
-    assert_same(history, in_process(run))
+    assert_same_history(history, in_process(run))
 
 
 def test_a_client_that_fails_loses_its_reports_and_nothing_more(out: Path) -> None:
@@ -145,7 +131,7 @@ def test_a_client_that_fails_loses_its_reports_and_nothing_more(out: Path) -> No
     rounds = [fault.round for fault in history.faults]
     assert rounds in ([0], [0, 1])  # the next turn may begin before the file is gone
     assert {fault.agent for fault in history.faults} == {1}
-    assert_same(history, in_process(run, Faults(schedule={1: rounds})))
+    assert_same_history(history, in_process(run, Faults(schedule={1: rounds})))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
