@@ -19,6 +19,9 @@ from .envs.registration import make as make
 from .envs.wrappers import ExpectedFeatures as ExpectedFeatures
 from .envs.wrappers import PullStatistics as PullStatistics
 from .envs.wrappers import RecordRegret as RecordRegret
+from .experiments.aggregates import aggregate as aggregate
+from .experiments.aggregates import improvements as improvements
+from .experiments.aggregates import performance_profiles as performance_profiles
 from .experiments.experiment import Experiment as Experiment
 from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.results import Result as Result

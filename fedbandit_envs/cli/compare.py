@@ -2,50 +2,175 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.cli.options import add_kind, step_of
 
-HELP = "Compare policies: means with 95 % intervals, paired differences with Holm's correction."
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedbandit_envs.experiments.results import Result
+    from fedbandit_envs.experiments.text import Columns
+
+    Point = tuple[Any, ...]  # a value for each swept parameter
+
+HELP = "Compare policies: means with Student's 95 % intervals, paired differences with Holm's correction."
 EXAMPLES = (
-    "fedbandit compare results/mine --at 1000,100000",
-    "fedbandit compare results/mine --kind paper_regret --format csv",
+    "fedbandit compare results/mine --at 1000,10000",
+    "fedbandit compare results/mine --kind paper_regret --table comparisons --format csv",
+    "fedbandit compare results/mine --format latex --columns policy,regret,scalars_up",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit compare`."""
     parser.add_argument("folder", help="results of run or sweep")
-    parser.add_argument("--at", metavar="T1,T2", help="compare at these steps too; default: at the end")
+    parser.add_argument("--at", metavar="T1,T2", help="compare at these steps too, not at the end alone")
     add_kind(parser)
-    parser.add_argument("--format", choices=("text", "csv", "json", "markdown"), default="text")
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        help="show one table: summary, trials, agents, curves (means by step), paths (every trial by step) or "
+        "comparisons (default: summary; as text also comparisons, and curves with --at)",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="C1,C2",
+        help="show these columns of the table (default: all; of a summary as text or LaTeX those that matter most)",
+    )
+    parser.add_argument("--format", choices=("text", "csv", "json", "markdown", "latex"), default="text")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the tables of a run, or of each value of a sweep."""
-    from fedbandit_envs.cli.tables import show, show_summary
+    """Show the tables of a run, or of all values of a sweep."""
+    from fedbandit_envs.experiments.tables import TABLES, WITH_STEPS
+    from fedbandit_envs.validation import one_of
+
+    parameters, results = _load(options.folder)
+    if options.format == "text" and options.table is None and options.columns is None:
+        _show_all(parameters, results, options)
+        return 0
+    what = one_of("--table", options.table or "summary", TABLES)
+    if options.at is not None and what not in WITH_STEPS:
+        raise ValueError(f"--at: expected --table {' or '.join(WITH_STEPS)}, got {what}, which has no steps")
+    tables = {point: _table(result, what, options) for point, result in results.items()}
+    if options.format == "latex":
+        print(_latex(parameters, results, what, tables, options))
+    else:
+        _show_one(parameters, results, what, tables, options)
+    return 0
+
+
+def _load(folder: str) -> "tuple[Sequence[str], dict[Point, Result]]":
+    """The swept parameters and the results by their values; a single run has neither parameters nor values."""
     from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
-    from fedbandit_envs.experiments.results import Result, table_text
+    from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.sweeps import load_sweep
 
-    if (Path(options.folder) / EXPERIMENT_FILE).exists():
-        results = {"": Result.load(options.folder)}
+    if (Path(folder) / EXPERIMENT_FILE).exists():
+        return (), {(): Result.load(folder)}
+    parameter, results = load_sweep(folder)
+    return [parameter], {(value,): result for value, result in results.items()}
+
+
+def _title(parameters: "Sequence[str]", point: "Point") -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(parameters, point, strict=True))
+
+
+def _table(result: "Result", what: str, options: argparse.Namespace) -> "Columns":
+    """A table of a result; with --at it has the given steps and the last one."""
+    if options.at is None:
+        return result.table(what, options.kind)
+    times = {step_of(text) for text in options.at.split(",")} | {result.horizon}
+    return result.table(what, options.kind, sorted(times))
+
+
+def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", options: argparse.Namespace) -> None:
+    """All tables that compare, each with its title and a note on its numbers."""
+    from fedbandit_envs.cli.tables import show, show_note, show_summary
+
+    by_steps = ("curves", "comparisons") if options.at is not None else ("comparisons",)
+    tables = {  # all of them before the first is shown: one may be refused
+        point: {"summary": result.table(kind=options.kind)} | {what: _table(result, what, options) for what in by_steps}
+        for point, result in results.items()
+    }
+    for point, result in results.items():
+        title = f"{_title(parameters, point)}: " if parameters else ""
+        for what, table in tables[point].items():
+            if not table["policy"]:  # one policy has nothing to be compared with
+                continue
+            print(f"{title}{what} ({_trials(result)})")
+            if what == "summary":
+                show_summary(table)
+            else:
+                show(table)
+                show_note(what, table, len(result.trials))
+            print()
+
+
+def _trials(result: "Result") -> str:
+    """How many trials there are, and how many there shall be if that is more."""
+    done, wanted = len(result.trials), result.experiment.trials
+    return f"{done} of {wanted} trials" if done < wanted else f"{done} trial{'s' * (done != 1)}"
+
+
+def _show_one(
+    parameters: "Sequence[str]",
+    results: "dict[Point, Result]",
+    what: str,
+    tables: "dict[Point, Columns]",
+    options: argparse.Namespace,
+) -> None:
+    """One table as one text; a sweep has the values of its parameters in the first columns."""
+    from fedbandit_envs.cli.tables import show, show_note, show_summary
+    from fedbandit_envs.experiments.text import selected, stacked, table_text
+
+    table = stacked(parameters, tables)
+    if options.columns is None and what == "summary" and options.format == "text":
+        show_summary(table, first=parameters)
+        return
+    if options.columns is not None:
+        names = options.columns.split(",")
+        table = selected(table, [*(name for name in parameters if name not in names), *names])
+    if options.format == "text":
+        show(table)
     else:
-        parameter, by_value = load_sweep(options.folder)
-        results = {f"{parameter}={value}": result for value, result in by_value.items()}
-    times = None if options.at is None else [step_of(text) for text in options.at.split(",")]
-    for name, result in results.items():
-        tables = {"summary": result.table(kind=options.kind)}
-        if times is not None:
-            tables["curves"] = result.table("curves", options.kind, times)
-        tables["comparisons"] = result.table("comparisons", options.kind, times)
-        for what, table in tables.items():
-            if options.format != "text":
-                print(table_text(table, options.format))
-            elif table:
-                print(f"{name + ': ' if name else ''}{what} ({len(result.records)} trials)")
-                if what == "summary":
-                    show_summary(table)
-                else:
-                    show(table)
-                print()
-    return 0
+        print(table_text(table, options.format), end="")
+    if options.format == "markdown":
+        print()
+    if options.format in ("text", "markdown"):
+        show_note(what, table, max(len(result.trials) for result in results.values()))
+
+
+def _latex(
+    parameters: "Sequence[str]",
+    results: "dict[Point, Result]",
+    what: str,
+    tables: "dict[Point, Columns]",
+    options: argparse.Namespace,
+) -> str:
+    """One table as LaTeX; a sweep has its rows under titles with the values of its parameters."""
+    from fedbandit_envs.experiments.tables import note
+    from fedbandit_envs.problems.regrets import REGRETS
+    from fedbandit_envs.reports import latex
+
+    names = options.columns.split(",") if options.columns else None
+    titled = {_title(parameters, point): table for point, table in tables.items()}
+    if what != "summary":
+        known = list(next(iter(tables.values())))
+        explained = note(what, known, max(len(result.trials) for result in results.values()))
+        return latex.booktabs(titled, names or known, latex.escaped(explained))
+    compared = [result.table("comparisons", options.kind) for result in results.values()]
+    groups = {title: (table, found) for (title, table), found in zip(titled.items(), compared, strict=True)}
+    references = _knowing_the_truth(next(iter(results.values())))
+    regret = REGRETS[options.kind].axis_label
+    return latex.summary_table(groups, names or latex.SUMMARY_COLUMNS, regret=regret, references=references)
+
+
+def _knowing_the_truth(result: "Result") -> list[str]:
+    """The labels of policies that are shown the true means, as the Oracle; policies that aren't installed count not."""
+    from fedbandit_envs.protocol.registry import policy_class, policy_names
+
+    known = set(policy_names())
+    specs = [spec for spec in result.experiment.policies if spec.name in known]
+    return [spec.label for spec in specs if policy_class(spec.name).observes == "truth"]

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the sweep, show its table, and draw regret against the argument."""
     from fedbandit_envs.cli.tables import show_summary
-    from fedbandit_envs.experiments.results import write_table
     from fedbandit_envs.experiments.sweeps import sweep, sweep_table
+    from fedbandit_envs.experiments.text import write_table
     from fedbandit_envs.reports import plotting
 
     parameter, equals, values = options.over.partition("=")

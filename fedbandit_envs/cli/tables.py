@@ -1,8 +1,12 @@
 """Tables on the screen, in aligned columns."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from textwrap import fill
 
-from fedbandit_envs.experiments.results import Columns, table_cells
+from fedbandit_envs.experiments.tables import note
+from fedbandit_envs.experiments.text import Columns, selected, table_cells
+
+_NOTE_WIDTH = 100
 
 _SUMMARY_COLUMNS = (
     "policy",
@@ -19,8 +23,15 @@ _SUMMARY_COLUMNS = (
 
 
 def show_summary(columns: Columns, first: Sequence[str] = ()) -> None:
-    """Print the columns of a summary that matter most, after those named in `first`."""
-    show({name: columns[name] for name in (*first, *_SUMMARY_COLUMNS)})
+    """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
+    show(selected(columns, (*first, *_SUMMARY_COLUMNS)))
+    show_note("summary", _SUMMARY_COLUMNS, max(columns["trials"]))
+
+
+def show_note(what: str, shown: Collection[str], num_trials: int) -> None:
+    """Print below a table what its columns are, and by which method."""
+    if text := note(what, shown, num_trials):
+        print(fill(text, _NOTE_WIDTH))
 
 
 def show(columns: Columns) -> None:

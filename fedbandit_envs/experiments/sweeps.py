@@ -7,8 +7,9 @@ from typing import Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, FolderError
-from fedbandit_envs.experiments.results import Columns, Result
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
+from fedbandit_envs.experiments.text import Columns, stacked
 
 Value = int | float | str
 
@@ -56,10 +57,4 @@ def load_sweep(folder: str | Path) -> tuple[str, dict[Value, Result]]:
 
 def sweep_table(parameter: str, results: Mapping[Any, Result], kind: str = "regret") -> Columns:
     """The summaries of all results, one below the other; the column `parameter` has their keys."""
-    columns: Columns = {}
-    for value, result in results.items():
-        table = result.table(kind=kind)
-        columns.setdefault(parameter, []).extend([value] * len(table["policy"]))
-        for name, cells in table.items():
-            columns.setdefault(name, []).extend(cells)
-    return columns
+    return stacked([parameter], {(value,): result.table(kind=kind) for value, result in results.items()})

@@ -14,14 +14,12 @@ from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.rounds.loop import play
 
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
-CURVES = (
-    *(f"mean_{kind}" for kind in REGRETS),
-    *(f"worst_{kind}" for kind in REGRETS),
-    "active_arms",
-    "settled_share",
-    "wrong_share",
-    *COUNTS,
-)
+
+
+def curve_names() -> tuple[str, ...]:
+    """The curves that are kept of a run, in their order; a kind of regret that is added to `REGRETS` adds two."""
+    regrets = [f"{of}_{kind}" for of in ("mean", "worst") for kind in REGRETS]
+    return (*regrets, "active_arms", "settled_share", "wrong_share", *COUNTS)
 
 
 def play_trial(experiment: Experiment, trial: int) -> Record:
@@ -58,8 +56,8 @@ def summary(history: History) -> Record:
     totals = {name: int(history.ledger.per_agent[:, column].sum()) for column, name in enumerate(COUNTS)}
     return {
         "steps": history.steps,  # (C,)
-        "curves": curves,  # (len(CURVES), C)
-        "curve_rows": rows_of(CURVES),
+        "curves": curves,  # (len(curve_names()), C)
+        "curve_rows": rows_of(curve_names()),
         "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
         "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
@@ -78,7 +76,8 @@ def rows_of(names: Iterable[str]) -> dict[str, int]:
 def missing_names(run: Record) -> list[str]:
     """The curves and regrets that this version stores and the record of a run does not have."""
     curve_rows, agent_rows = run.get("curve_rows", {}), run.get("agent_rows", {})
-    return [name for name in CURVES if name not in curve_rows] + [kind for kind in REGRETS if kind not in agent_rows]
+    curves = [name for name in curve_names() if name not in curve_rows]
+    return curves + [kind for kind in REGRETS if kind not in agent_rows]
 
 
 def wrong_share(history: History) -> FloatArray:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
-from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import paired_difference
 from fedbandit_envs.experiments.sweeps import sweep_table
+from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
@@ -230,7 +231,8 @@ M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured aga
 ## Goals (T = {long:,}, {trials} trials)
 
 At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else
-not more than it; on MovieLens at most {floors} times the floor. Verdicts by paired t intervals of 95 %.
+not more than it; on MovieLens at most {floors} times the floor. Verdicts by Student's 95 % intervals of paired
+differences; the intervals of means below (low, high) are Student's too.
 
 {goals}
 ![regret against the spread of the context](spread.png)
@@ -266,8 +268,8 @@ def report(found: Beyond) -> str:
         floors=MOST_FLOORS,
         long=found.scale.long,
         short=found.scale.short,
-        trials=len(first.records),
-        few=len(few.records),
+        trials=len(first.trials),
+        few=len(few.trials),
         goals=table_text(found.goals, "markdown"),
         wrong_horizon=found.scale.wrong,
         wrong_trials=ROBUSTNESS_TRIALS,

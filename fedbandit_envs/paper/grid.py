@@ -13,8 +13,9 @@ from typing import Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import write_whole
-from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
+from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.panels import PAPER_SCALE, PROBLEMS, PaperScale, experiment
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, exact_below_hidden, falls_with_agents
 
@@ -23,7 +24,8 @@ WIDTHS = (1.0, math.sqrt(10))  # the factor in the paper's algorithm, and the fa
 ERRORS = ("classical", "berkson")
 TRIALS = 10
 NOTE = """Regret per agent at the end; whether exact is below hidden at M = 100; whether regret falls from M = 50 to 100
-and from 100 to 150. "classical": agents see noisy observations of true features, and these lie in the paper's ranges.
+and from 100 to 150, each by Student's 95 % interval of paired differences.
+"classical": agents see noisy observations of true features, and these lie in the paper's ranges.
 "berkson": agents see expectations, and noise spreads the true features beyond these ranges; smaller norms and gaps
 make the exact problem itself harder, so there "exact below hidden" can reverse. The paper makes no such claim.
 """

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
-from fedbandit_envs.experiments.results import Columns, Result, table_text, write_table
+from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.sweeps import sweep_table
+from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, Verdict, exact_below_hidden, falls_with_agents, theory
 from fedbandit_envs.validation import one_of
 
@@ -237,7 +238,7 @@ REPORT = """# The paper's evaluation, reproduced
 T = {horizon:,}, f_p = 2^p, delta = {delta}, classical context error with standard deviation {context_std},
 {trials} trials, seed {seed}{compiled}.
 Regret is measured against the best arm for the true context and averaged over agents.
-Intervals are 95 %: bootstrap for means, Student's t for paired differences, Clopper-Pearson for shares of runs.
+Intervals are 95 %: Student's t for means and for paired differences, Clopper-Pearson for shares of runs.
 
 ![four panels](figure.png)
 
@@ -258,7 +259,7 @@ def report(found: Reproduction) -> str:
         horizon=found.scale.horizon,
         delta=DELTA,
         context_std=CONTEXT_STD,
-        trials=len(first.records),
+        trials=len(first.trials),
         seed=first.experiment.seed,
         compiled=", compiled" * bool(first.experiment.policies[0].parameters.get("compiled")),
         verdicts=table_text(verdict_table(found.verdicts), "markdown"),

@@ -21,7 +21,10 @@ _COVERAGE = "largest error of an estimate, in widths"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of the paper, what was measured, and what follows from it."""
+    """A claim of the paper, what was measured, and what follows from it.
+
+    The interval is Student's for paired differences, and Clopper and Pearson's for shares of runs.
+    """
 
     panel: str  #: the letter of the panel
     claim: str  #: the claim in words
@@ -34,12 +37,15 @@ class Verdict:
 
 
 def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
-    seen = {
-        "holds": "the interval of the paired difference is above 0",
-        "fails": "the interval of the paired difference is below 0, the opposite of the claim",
-        "undecided": "the interval of the paired difference contains 0; more trials would decide",
-    }[found.verdict]
-    explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
+    if found.trials < 2:
+        explanation = f"{meaning}: one trial has no interval; more trials would decide"
+    else:
+        seen = {
+            "holds": "Student's 95 % interval of the paired difference is above 0",
+            "fails": "Student's 95 % interval of the paired difference is below 0, the opposite of the claim",
+            "undecided": "Student's 95 % interval of the paired difference contains 0; more trials would decide",
+        }[found.verdict]
+        explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
     return Verdict(panel, claim, found.mean, found.low, found.high, found.trials, found.verdict, explanation)
 
 

@@ -13,7 +13,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.ids import problem_name
 from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.statistics import bootstrap_band
+from fedbandit_envs.experiments.statistics import student_band
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.validation import one_of
 
@@ -63,8 +63,8 @@ def _axes(axes: "Axes | None", width: float = 4.5) -> "tuple[Figure, Axes]":
 
 
 def line(axes: "Axes", x: Any, values: FloatArray, label: str, number: int) -> None:
-    """The mean of `values` (trials, C) over `x` (C,), with its 95 % band."""
-    band = bootstrap_band(values)
+    """The mean of `values` (trials, C) over `x` (C,), with Student's 95 % band."""
+    band = student_band(values)
     axes.plot(x, band.mean, label=label, markevery=max(1, len(band.mean) // 8), **style(number))
     axes.fill_between(x, band.low, band.high, color=COLOURS[number % len(COLOURS)], alpha=0.2, linewidth=0)
 
@@ -76,7 +76,7 @@ def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, Float
 
 
 def regret(result: Result, axes: "Axes | None" = None, kind: str = "regret") -> "Figure":
-    """Cumulative regret per agent over time: means over trials with 95 % bands.
+    """Cumulative regret per agent over time: means over trials with Student's 95 % bands.
 
     The other figures are called in the same way.
 
@@ -101,7 +101,7 @@ def regret_against(
     figure, axes = _axes(axes)
     values = list(results)
     for number, label in enumerate(results[values[0]].labels):
-        bands = [bootstrap_band(result.final(label, f"mean_{kind}")[:, None]) for result in results.values()]
+        bands = [student_band(result.final(label, f"mean_{kind}")[:, None]) for result in results.values()]
         mean = np.array([band.mean[0] for band in bands])
         spread = [mean - [band.low[0] for band in bands], [band.high[0] for band in bands] - mean]
         axes.errorbar(values, mean, yerr=spread, label=label, capsize=3, **style(number))
@@ -210,14 +210,15 @@ def title(result: Result, leave_out: str = "") -> str:
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
     sizes["max_cycles"] = f"$T = {result.steps(result.labels[0])[-1]:,}$".replace(",", "{,}")
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]
-    return ", ".join([name, *shown, f"{len(result.records)} trial{'s' * (len(result.records) > 1)}"])
+    return ", ".join([name, *shown, f"{len(result.trials)} trial{'s' * (len(result.trials) > 1)}"])
 
 
 def _finish(axes: "Axes", x: str, y: str, heading: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(heading, fontsize="medium")
-    if axes.get_ylim()[0] < 0 and not any((np.asarray(drawn.get_ydata()) < 0).any() for drawn in axes.lines):
+    drawn = np.concatenate([[0.0], *(np.asarray(line.get_ydata(), dtype=float) for line in axes.lines)])
+    if axes.get_ylim()[0] < 0 and np.nanmin(drawn) == 0:  # the ends of an interval of one trial are NaN
         axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")
 

@@ -3,18 +3,17 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import experiment_policies  # noqa: F401 - registers its policies
 import numpy as np
 import pytest
+from scipy import stats
 
 import fedbandit_envs as fb
-from fedbandit_envs.experiments.results import table_text
 from fedbandit_envs.experiments.sweeps import load_sweep, sweep, sweep_table
+from fedbandit_envs.experiments.tables import LEDGER, TABLES
+from fedbandit_envs.experiments.text import table_cells, table_text
 from fedbandit_envs.experiments.trials import summary
 
 # Two agents, three arms, T = 8; means by hand: <theta_a, phi_a>.
@@ -76,7 +75,7 @@ def test_summary_has_a_row_per_policy(result: fb.Result) -> None:
     assert table["regret"] == pytest.approx([2.4, 0.4, 0])
     assert table["regret_low"] == pytest.approx(table["regret_high"])  # the instance is the same in all trials
     assert table["worst_agent"] == pytest.approx([4.8, 0.8, 0])
-    assert table["time_to_settle"] == [None, None, None]
+    assert np.isnan(table["time_to_settle"]).all()
 
 
 def test_comparisons_are_paired_and_corrected(result: fb.Result) -> None:
@@ -95,7 +94,12 @@ def test_other_tables_have_the_rows_they_promise(result: fb.Result) -> None:
 
 def test_one_policy_has_no_comparisons() -> None:
     experiment = fb.Experiment("fedbandit/Linear-v0", ["Oracle"], {"max_cycles": 4}, trials=1)
-    assert fb.run(experiment, executor="serial").table("comparisons") == {}
+    result = fb.run(experiment, executor="serial")
+    table = result.table("comparisons")
+    assert set(map(len, table.values())) == {0}
+    assert list(table) == list(result.frame("comparisons"))
+    assert result.frame("comparisons")["step"].dtype == "int64"
+    assert result.frame("comparisons")["p_holm"].dtype == "float64"
 
 
 def test_frame_is_the_table(result: fb.Result) -> None:
@@ -108,6 +112,100 @@ def test_text_of_a_table_can_be_read_back(result: fb.Result) -> None:
     assert [float(row["regret"]) for row in rows] == table["regret"]
     assert [row["policy"] for row in json.loads(table_text(table, "json"))] == table["policy"]
     assert table_text(table, "markdown").count("\n") == 5
+
+
+def test_a_path_is_a_row_per_policy_trial_and_checkpoint(result: fb.Result) -> None:
+    table = result.table("paths")
+    assert len(table["policy"]) == 3 * (4 + 2 + 1)  # three trials; as many checkpoints as plans
+    assert [table["step"][:4], table["trial"][:5]] == [[2, 4, 6, 8], [0, 0, 0, 0, 1]]
+    assert table["regret"][:4] == pytest.approx([0.6, 1.2, 1.8, 2.4])
+    assert table["worst_agent"][:4] == pytest.approx([1.2, 2.4, 3.6, 4.8])
+    assert table["scalars"][:4] == [2, 4, 6, 6]
+    assert result.table("paths", times=[1, 8])["regret"][:2] == pytest.approx([0.3, 2.4])
+
+
+def test_types_of_columns_do_not_depend_on_the_data(result: fb.Result) -> None:
+    integers = {"trials", "agents", "trial", "agent", "step"}
+    for what in TABLES:
+        counts = LEDGER if what == "trials" else ()
+        for name, values in result.table(what).items():
+            expected = str if name in ("policy", "against", "seed") else int if name in (*integers, *counts) else float
+            assert {type(value) for value in values} == {expected}, (what, name)
+
+
+def test_one_trial_has_no_interval(result: fb.Result, tmp_path: Path) -> None:
+    alone = fb.Result(result.experiment, result.records[:1])
+    for what in ("summary", "curves"):
+        table = alone.table(what)
+        for name in ("regret_low", "regret_high", "worst_agent_low", "worst_agent_high"):
+            assert np.isnan(table[name]).all()
+    table = alone.table("comparisons")
+    assert np.isnan([table["low"], table["high"], table["p_value"], table["p_holm"]]).all()
+    assert ",,," in table_text(table, "csv")
+    assert json.loads(table_text(table, "json"))[0]["p_holm"] is None
+    fb.plotting.save(fb.plotting.regret(alone), tmp_path / "figure")
+    fb.plotting.save(fb.plotting.regret_against({1: alone, 2: alone}, "gap"), tmp_path / "sweep")
+
+
+def test_intervals_of_tables_are_students() -> None:
+    arguments = {"num_agents": 3, "max_cycles": 16}
+    found = fb.run(fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=4), executor="serial")
+    values = found.final("Uniform")
+    half = stats.t.ppf(0.975, 3) * stats.sem(values)
+    for table in (found.table(), found.table("curves", times=[16])):
+        assert table["regret_low"] == pytest.approx([values.mean() - half])
+        assert table["regret_high"] == pytest.approx([values.mean() + half])
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [
+        ([50321.4, 39.52, 0.0], ["50,321.4", "39.5", "0.0"]),
+        ([2077.1234, 0.5, 4e-14], ["2,077.123", "0.500", "0.000"]),
+        ([16.0, 131072.0, 0.0], ["16", "131,072", "0"]),
+        ([1.0, 0.04, 3e-8], ["1.00e+00", "4.00e-02", "3.00e-08"]),
+        ([1.0, 0.04, 3e-5], ["1.000000", "0.040000", "0.000030"]),
+        ([123456.7, 0.1234], ["123,456.7", "0.1"]),
+        ([float("nan"), 1.5, -0.00001], ["", "1.500000", "-0.000010"]),
+        ([8, 131072], ["8", "131,072"]),
+        (["a", 1, None], ["a", "1", ""]),
+    ],
+)
+def test_a_column_has_one_format(values: list[Any], cells: list[str]) -> None:
+    assert [row[0] for row in table_cells({"name": values})] == ["name", *cells]
+
+
+def test_a_frame_has_the_types_of_the_table(result: fb.Result) -> None:
+    for what in TABLES:
+        types = {name: type(values[0]).__name__ for name, values in result.table(what).items()}
+        found = {name: str(kind) for name, kind in result.frame(what).dtypes.items()}
+        assert found == {name: {"int": "int64", "float": "float64", "str": "str"}[kind] for name, kind in types.items()}
+
+
+def test_a_frame_of_polars_has_the_same_columns(result: fb.Result) -> None:
+    pytest.importorskip("polars")
+    for what in TABLES:
+        found = result.frame(what, backend="polars")
+        np.testing.assert_equal(found.to_dict(as_series=False), result.table(what))
+
+
+def test_tables_are_written_as_parquet_when_asked(result: fb.Result, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    result.write_tables(tmp_path, parquet=True)
+    for what in TABLES:
+        np.testing.assert_equal(parquet.read_table(tmp_path / f"{what}.parquet").to_pydict(), result.table(what))
+
+
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
+    result: fb.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda name: None)
+    for backend in ("pandas", "polars"):
+        with pytest.raises(ImportError, match=rf"expected {backend} .*'fedbandit-envs\[frames\]', or use table"):
+            result.frame(backend=backend)
+    with pytest.raises(ImportError, match=r"expected pyarrow .*'fedbandit-envs\[frames\]', or leave out parquet=True"):
+        result.write_tables(tmp_path / "new", parquet=True)
+    assert not (tmp_path / "new").exists()
 
 
 def test_tables_are_written_as_files(result: fb.Result, tmp_path: Path) -> None:
@@ -124,6 +222,12 @@ def test_tables_are_written_as_files(result: fb.Result, tmp_path: Path) -> None:
         (lambda r: r.table("sumary"), "did you mean 'summary'"),
         (lambda r: r.table(kind="regert"), "did you mean 'regret'"),
         (lambda r: r.curve("Oracle", times=[-1]), "at least 0"),
+        (lambda r: r.curve("Oracle", times=[9]), "expected a step from 0 to 8, the horizon of these runs, got 9"),
+        (lambda r: r.table("curves", times=[4, 9]), "expected a step from 0 to 8"),
+        (lambda r: r.table("paths", times=[9]), "expected a step from 0 to 8"),
+        (lambda r: r.table("comparisons", times=[9]), "expected a step from 0 to 8"),
+        (lambda r: r.table("summary", times=[8]), "expected a table with steps"),
+        (lambda r: r.frame(backend="panda"), "did you mean 'pandas'"),
         (lambda r: fb.Result(r.experiment, []), "at least one finished trial"),
     ],
 )
@@ -148,43 +252,7 @@ def test_a_sweep_has_a_result_for_each_value_and_is_read_back(tmp_path: Path) ->
     assert [result.num_agents("Oracle") for result in results.values()] == [2, 10]
     parameter, loaded = load_sweep(tmp_path)
     assert (parameter, list(loaded)) == ("num_agents", [2, 10])
-    assert sweep_table(parameter, loaded) == sweep_table("num_agents", results)
-
-
-LATER_VERSION = """
-import sys
-from fedbandit_envs.problems.regrets import REGRETS
-known = dict(REGRETS)
-REGRETS.clear()  # before anything else is imported: one more kind, in front of the others
-REGRETS.update({"own_regret": known["regret"], **known})
-import fedbandit_envs as fb
-result = fb.Result.load(sys.argv[1])
-print([result.final("Uniform", name)[0] for name in sys.argv[2:]])
-print(result.agents("Uniform").tolist())
-for read in (lambda: result.final("Uniform", "mean_own_regret"), lambda: result.agents("Uniform", "own_regret")):
-    try:
-        read()
-    except ValueError as error:
-        print(error)
-try:
-    fb.run(result.experiment, sys.argv[1], "serial")
-except RuntimeError as error:
-    print(error)
-"""
-
-
-def test_a_version_with_one_more_kind_of_regret_reads_old_files_rightly(tmp_path: Path) -> None:
-    arguments = {"num_agents": 3, "num_arms": 4, "max_cycles": 20}
-    result = fb.run(fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], arguments, trials=1), tmp_path, "serial")
-    names = ("worst_regret", "active_arms", "scalars_up", "total_paper_regret")
-    command = [sys.executable, "-c", LATER_VERSION, str(tmp_path), *names]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    finals, agents, curve, kind, resumed = ran.stdout.splitlines()
-    assert finals == str([result.final("Uniform", name)[0] for name in names])
-    assert agents == str(result.agents("Uniform").tolist())
-    assert "mean_own_regret: expected a result that holds it, got one of another version without it;" in curve
-    assert "own_regret: expected a result that holds it, got one of another version without it;" in kind
-    assert "got one of another version, without mean_own_regret, own_regret, worst_own_regret;" in resumed
+    np.testing.assert_equal(sweep_table(parameter, loaded), sweep_table("num_agents", results))
 
 
 def test_a_file_without_names_is_refused(result: fb.Result) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import fedbandit_envs as fb
+from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.registry import policy_names, register_policy
 
 
@@ -110,3 +111,8 @@ def small(trials: int = 5, **changes: Any) -> fb.Experiment:
 
 
 register()
+
+
+def against_the_last_arm(instance: fb.BanditInstance) -> FloatArray:
+    """(M, K) the gaps of a kind of regret of one's own."""
+    return instance.means[:, [-1]] - instance.means

@@ -155,6 +155,13 @@ def test_falling_with_agents_is_judged_step_by_step() -> None:
     assert [verdict.verdict for verdict in falls_with_agents("b", by_agents, HIDDEN)] == ["holds", "fails"]
 
 
+def test_one_trial_decides_nothing_and_the_verdict_says_why() -> None:
+    found = exact_below_hidden("a", made([1.0], [2.0]))
+    assert (found.measured, found.verdict) == (1, "undecided")
+    assert np.isnan([found.low, found.high]).all()
+    assert found.explanation.endswith("one trial has no interval; more trials would decide")
+
+
 def claim(name: str, holds: bool, claimed: bool = True) -> dict[str, Any]:
     return {"claim": name, "bound": 1.0, "measured": 0.5 if holds else 2.0, "claimed": claimed, "holds": holds}
 

@@ -6,13 +6,12 @@ A local cluster listens on the loopback interface alone.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from importlib import import_module
 from typing import Any, Self
 
-from fedbandit_envs.experiments.executors.local import know_policies, processors
-from fedbandit_envs.protocol.registry import registered_policies
+from fedbandit_envs.experiments.executors.local import Known, know, known_here, processors
 from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import needs
 
@@ -59,7 +58,7 @@ class RayCluster:
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand `fn(*args)` to a worker; Ray tries again when the worker dies."""
         lost = (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError)
-        return _translated(self._task.remote(registered_policies(), fn, *args).future(), lost)
+        return _translated(self._task.remote(known_here(), fn, *args).future(), lost)
 
     def __exit__(self, *_: object) -> None:
         if self._started:
@@ -96,7 +95,7 @@ class DaskCluster:
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand `fn(*args)` to a worker; Dask tries again when the worker dies."""
         return _translated(
-            self._pool.submit(_informed, registered_policies(), fn, *args), (self._distributed.scheduler.KilledWorker,)
+            self._pool.submit(_informed, known_here(), fn, *args), (self._distributed.scheduler.KilledWorker,)
         )
 
     def __exit__(self, *_: object) -> None:
@@ -123,9 +122,9 @@ def _keep_ray_at_home() -> None:
         )
 
 
-def _informed(policies: Mapping[str, str], fn: Callable[..., Any], *args: Any) -> Any:
-    """Compute `fn(*args)` in a worker, once it knows the policies that were registered where the run was started."""
-    know_policies(policies)
+def _informed(known: Known, fn: Callable[..., Any], *args: Any) -> Any:
+    """Compute `fn(*args)` in a worker, once it knows what was added where the run was started."""
+    know(known)
     return fn(*args)
 
 

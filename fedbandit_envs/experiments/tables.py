@@ -1,0 +1,162 @@
+"""Tables of a result: which rows and columns each has. What they look like is decided in `text`."""
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
+from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.rounds.ledger import COUNTS
+
+if TYPE_CHECKING:
+    from fedbandit_envs.experiments.results import Result
+
+LEDGER = (*COUNTS, "rounds")
+STATES = ("active_arms", "settled_share", "wrong_share")  # curves that say how the agents stand, and start anywhere
+WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
+Times = Sequence[int] | None
+
+
+def summary(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per policy: means over trials, with Student's 95 % interval for regret."""
+    rows = []
+    for label in result.labels:
+        row: dict[str, Any] = {"policy": label, "trials": len(result.trials), "agents": result.num_agents(label)}
+        for name, curve in (("regret", f"mean_{kind}"), ("worst_agent", f"worst_{kind}")):
+            row |= _interval(name, student_band(result.final(label, curve)[:, None]), 0)
+        row["time_to_settle"] = float(np.median(result.time_to_settle(label)))  # NaN if one trial has none
+        row |= {name: float(result.final(label, name).mean()) for name in (*STATES, *LEDGER)}
+        rows.append(row)
+    return _columns(rows)
+
+
+def trials(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per policy and trial."""
+    rows = []
+    for label in result.labels:
+        regret, worst = (result.final(label, f"{of}_{kind}") for of in ("mean", "worst"))
+        numbers = {"regret": regret, "worst_agent": worst, "time_to_settle": result.time_to_settle(label)}
+        numbers |= {name: result.final(label, name) for name in STATES}
+        counts = {name: result.final(label, name) for name in LEDGER}
+        rows += [
+            {"policy": label, "trial": trial, "seed": seed}
+            | {name: float(values[place]) for name, values in numbers.items()}
+            | {name: int(values[place]) for name, values in counts.items()}
+            for place, (trial, seed) in enumerate(zip(result.trials, result.seeds, strict=True))
+        ]
+    return _columns(rows)
+
+
+def agents(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per policy, trial and agent."""
+    return _columns(
+        [
+            {"policy": label, "trial": trial, "agent": agent, "regret": float(regret)}
+            for label in result.labels
+            for trial, row in zip(result.trials, result.agents(label, kind), strict=True)
+            for agent, regret in enumerate(row)
+        ]
+    )
+
+
+def curves(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per policy and checkpoint, or each of `times`: means over trials with Student's 95 % interval."""
+    rows = []
+    for label in result.labels:
+        at = result.steps(label) if times is None else times
+        mean, worst = (student_band(result.curve(label, f"{of}_{kind}", at)) for of in ("mean", "worst"))
+        other = {name: result.curve(label, name, at).mean(axis=0) for name in (*STATES, "scalars")}
+        rows += [
+            {"policy": label, "step": int(step)}
+            | _interval("regret", mean, place)
+            | _interval("worst_agent", worst, place)
+            | {name: float(values[place]) for name, values in other.items()}
+            for place, step in enumerate(at)
+        ]
+    return _columns(rows)
+
+
+def paths(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per policy, trial and checkpoint, or each of `times`: the trials themselves."""
+    shown = {"regret": f"mean_{kind}", "worst_agent": f"worst_{kind}"} | {name: name for name in (*STATES, "scalars")}
+    rows = []
+    for label in result.labels:
+        by_name = {name: result.paths(label, curve, times) for name, curve in shown.items()}
+        for place, trial in enumerate(result.trials):
+            steps, _ = by_name["regret"][place]
+            values = {name: of_trials[place][1].tolist() for name, of_trials in by_name.items()}
+            rows += [
+                {"policy": label, "trial": trial, "step": step} | {name: of[c] for name, of in values.items()}
+                for c, step in enumerate(steps.tolist())
+            ]
+    return _columns(rows)
+
+
+def comparisons(result: "Result", kind: str, times: Times) -> Columns:
+    """One row per pair of policies and step: paired differences of regret per agent, with Holm's correction."""
+    at = [result.horizon] if times is None else list(times)
+    columns: Columns = {
+        name: [] for name in ("policy", "against", "step", "difference", "low", "high", "p_value", "p_holm")
+    }
+    for first, second in combinations(result.labels, 2):
+        one, other = (result.curve(label, f"mean_{kind}", at) for label in (first, second))
+        for place, step in enumerate(at):
+            found = paired_difference(one[:, place], other[:, place])
+            row = (first, second, int(step), found.mean, found.low, found.high, found.p_value)
+            for name, value in zip(columns, row, strict=False):  # p_holm needs all p-values first
+                columns[name].append(value)
+    columns["p_holm"] = holm(columns["p_value"])
+    return columns
+
+
+#: All tables of a result by name.
+TABLES: "dict[str, Callable[[Result, str, Times], Columns]]" = {
+    "summary": summary,
+    "trials": trials,
+    "agents": agents,
+    "curves": curves,
+    "paths": paths,
+    "comparisons": comparisons,
+}
+
+
+def note(what: str, shown: Collection[str], num_trials: int) -> str:
+    """What the shown columns of a table are, and by which method, to be read below it.
+
+    Tables of single trials need no words.
+    """
+    if what not in ("summary", "curves", "comparisons"):
+        return ""
+    interval = f"mean over {num_trials} trials"
+    if num_trials == 1:
+        interval = "from one trial, which has no interval"
+    elif any(name.endswith("low") for name in shown):
+        interval = f"mean with Student's 95 % interval (low, high) over {num_trials} trials"
+    means = [name for name in ("regret", "worst_agent") if name in shown]
+    explained = [f"{', '.join(means)}: {interval}"] if means else []
+    if "difference" in shown:
+        explained.append(f"difference: regret of policy minus regret of against, {interval}")
+    if "p_value" in shown:
+        explained.append("p_value: Student's t-test for pairs")
+    if "p_holm" in shown:
+        explained.append("p_holm: the p-value with Holm's correction over all rows")
+    if "time_to_settle" in shown:
+        explained.append(
+            "time_to_settle: median step by which all agents had one arm left, empty if in some trial they never had, "
+            "or if the policy eliminates no arms"
+        )
+    if {*STATES, *LEDGER, "scalars"} & set(shown):
+        explained.append("all other numbers: means")
+    return "; ".join(explained)
+
+
+def _interval(name: str, band: Band, place: int) -> dict[str, float]:
+    """One mean and its interval, as three columns of a table."""
+    ends = {f"{name}_low": float(band.low[place]), f"{name}_high": float(band.high[place])}
+    return {name: float(band.mean[place])} | ends
+
+
+def _columns(rows: list[dict[str, Any]]) -> Columns:
+    return {name: [row[name] for row in rows] for name in rows[0]}

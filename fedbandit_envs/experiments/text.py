@@ -1,0 +1,138 @@
+"""Tables as text and as files: CSV, JSON, markdown, parquet, and the cells that people read."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.experiments.folder import write_whole
+from fedbandit_envs.validation import needs, one_of
+
+Columns = dict[str, list[Any]]  # a table: each column by its name, all of the same length
+FORMS = {".csv": "csv", ".json": "json", ".md": "markdown"}
+_DIGITS = 7  # the most that a rounded number shows, unless all of them stand before the point
+_NOISE = 1e-12  # what is smaller than this share of a column's largest number counts as 0 for its format
+
+
+def selected(columns: Columns, names: Sequence[str]) -> Columns:
+    """The named columns, in that order; a wrong name is answered with the nearest ones."""
+    return {name: columns[one_of("column", name, tuple(columns))] for name in names}
+
+
+def stacked(parameters: Sequence[str], tables: Mapping[tuple[Any, ...], Columns]) -> Columns:
+    """Tables with the same columns, one below the other; the first columns, `parameters`, have their keys.
+
+    >>> stacked(["M"], {(2,): {"regret": [1.5]}, (4,): {"regret": [0.5]}})
+    {'M': [2, 4], 'regret': [1.5, 0.5]}
+    """
+    columns: Columns = {}
+    for key, table in tables.items():
+        rows = len(next(iter(table.values())))
+        keys = {name: [value] * rows for name, value in zip(parameters, key, strict=True)}
+        for name, cells in (keys | table).items():
+            columns.setdefault(name, []).extend(cells)
+    return columns
+
+
+def table_text(columns: Columns, form: str) -> str:
+    """A table as "csv", "json" (a list of rows) or "markdown".
+
+    Numbers are exact in CSV and JSON, and rounded in markdown. A missing number (NaN or None) is an empty cell, or null
+    in JSON.
+
+    >>> print(table_text({"policy": ["Uniform"], "regret": [2.5], "regret_low": [float("nan")]}, "csv"), end="")
+    policy,regret,regret_low
+    Uniform,2.5,
+    """
+    one_of("form", form, tuple(FORMS.values()))
+    if form == "markdown":
+        names, *cells = [[_markdown(cell) for cell in row] for row in table_cells(columns)]
+        lines = [names, ["---"] * len(columns), *cells]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    rows = [[_finite_or_none(value) for value in row] for row in zip(*columns.values(), strict=True)]
+    if form == "json":
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        return json.dumps(named, indent=1, allow_nan=False) + "\n"
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def _finite_or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def table_cells(columns: Columns) -> list[list[str]]:
+    """A table as people read it: the row of its names, then its rows; numbers are rounded, a column in one format."""
+    cells = [_cells(values) for values in columns.values()]
+    return [list(columns), *(list(row) for row in zip(*cells, strict=True))]
+
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return ["" if value is None else str(value) for value in values]
+    written = number_format(values)
+    return [written(value) for value in values]
+
+
+def number_format(values: Iterable[float]) -> Callable[[float], str]:
+    """The one way to write all numbers of a column: as whole numbers, with the same decimals, or as powers of ten.
+
+    There are as many decimals as show three digits of the smallest number, if the largest then has at most seven.
+    A missing number is an empty text.
+
+    >>> written = number_format([2077.1234, 39.52, 0.0])
+    >>> [written(value) for value in (2077.1234, 39.52, 0.0, float("nan"))]
+    ['2,077.1', '39.5', '0.0', '']
+    """
+    sizes = [abs(value) for value in values if math.isfinite(value) and value]
+    sizes = [size for size in sizes if size > _NOISE * max(sizes)]
+    form = "z,.0f"
+    if not all(size == round(size) for size in sizes):
+        first, last = (math.floor(math.log10(end)) for end in (max(sizes), min(sizes)))
+        decimals = max(0, min(2 - last, _DIGITS - 1 - max(first, 0)))
+        form = f"z,.{decimals}f" if last >= -decimals or not decimals else ".2e"
+    return lambda value: "" if math.isnan(value) else format(value, form)
+
+
+def _markdown(cell: str) -> str:
+    """A cell in which neither a bar nor a line break ends the cell or the row."""
+    return "<br>".join(cell.replace("\\", "\\\\").replace("|", "\\|").splitlines())
+
+
+def write_table(columns: Columns, path: Path) -> Path:
+    """Write a table to a .csv, .json, .md or .parquet file; the last needs pyarrow."""
+    content = _parquet(columns) if path.suffix == ".parquet" else table_text(columns, FORMS[path.suffix]).encode()
+    write_whole(path, content)
+    return path
+
+
+def _parquet(columns: Columns) -> bytes:
+    needs("pyarrow", extra="frames", instead="write CSV")
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(typed(columns)), buffer)
+    return buffer.getvalue()
+
+
+def typed(columns: Columns) -> dict[str, Any]:
+    """The columns with the types of a data frame: whole numbers as int64, other numbers as float64, texts as lists."""
+    return {name: _typed(name, values) for name, values in columns.items()}
+
+
+def _typed(name: str, values: list[Any]) -> Any:
+    kinds = {type(value) for value in values}
+    if not kinds:  # only comparisons of a single policy have no rows
+        return np.array([], dtype={"policy": np.str_, "against": np.str_, "step": np.int64}.get(name, np.float64))
+    if kinds == {int}:
+        return np.array(values, dtype=np.int64)
+    return np.array(values, dtype=np.float64) if kinds <= {int, float} else values
