@@ -11,7 +11,8 @@ from concurrent.futures import BrokenExecutor, Future
 from importlib import import_module
 from typing import Any, Self
 
-from fedbandit_envs.experiments.executors.local import Known, know, known_here, processors
+from fedbandit_envs.experiments.executors.known import Known, know, known_here
+from fedbandit_envs.experiments.executors.local import processors
 from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import needs
 

@@ -4,15 +4,13 @@ Results do not depend on the executor that computed them.
 """
 
 import os
-import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from fedbandit_envs.problems.regrets import REGRETS, Regret
-from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
+from fedbandit_envs.experiments.executors.known import Known, know, known_here
 from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import one_of, whole_number
 
@@ -133,7 +131,7 @@ class Processes:
                 os.environ[name] = value
 
 
-def _start_worker(known: "Known") -> None:
+def _start_worker(known: Known) -> None:
     """Prepare a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
     import signal
     import threading
@@ -149,35 +147,6 @@ def _start_worker(known: "Known") -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     know(known)
-
-
-class Known(NamedTuple):
-    """What a program can add to the library, which its workers must know too."""
-
-    policies: Mapping[str, str]  #: the policies by name, as "module:class"
-    regrets: Mapping[str, Regret]  #: the kinds of regret, in the order in which results list them
-
-
-def known_here() -> Known:
-    """The policies and the kinds of regret that this process knows."""
-    for kind, regret in REGRETS.items():
-        try:
-            pickle.dumps(regret)
-        except (pickle.PicklingError, AttributeError) as error:
-            raise ValueError(
-                f"REGRETS: expected functions that worker processes can import, got that of {kind!r}, defined in a "
-                "function or as a lambda; put it at the top of a module, or use executor='serial'"
-            ) from error
-    return Known(registered_policies(), dict(REGRETS))
-
-
-def know(known: Known) -> None:
-    """Add in a worker what was added where the run was started."""
-    for name, policy in known.policies.items():
-        if name not in policy_names():  # a script that the worker imports has registered its own policies
-            register_policy(name, policy)
-    REGRETS.clear()
-    REGRETS.update(known.regrets)
 
 
 def processors() -> int:
