@@ -11,6 +11,12 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+#: Environment variables that make linear algebra run on one thread, for processes that are about to start: the
+#: libraries read them when they are loaded.
+ONE_THREAD_ENVIRONMENT = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+
 
 class OneThread(ContextDecorator):
     """A context manager and decorator within which linear algebra runs on one thread.

@@ -37,12 +37,20 @@ def environment_ids() -> list[str]:
 
 
 def id_of(name: str) -> str:
-    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
+    """The id of an environment by its short name; a whole id stays as it is.
+
+    >>> id_of("Synthetic"), id_of("fedbandit/Synthetic-v0")
+    ('fedbandit/Synthetic-v0', 'fedbandit/Synthetic-v0')
+    """
     return name if "/" in name else f"{NAMESPACE}/{name}-v0"
 
 
 def short_name(id: str) -> str:
-    """What `id_of` takes for this id: the name alone of an environment of this package, else the id itself."""
+    """What `id_of` takes for this id: the name alone of an environment of this package, else the id itself.
+
+    >>> short_name("fedbandit/Synthetic-v0"), short_name("mine/Own-v0")
+    ('Synthetic', 'mine/Own-v0')
+    """
     found = _ID.fullmatch(id)
     return found["name"] if found and id == id_of(found["name"]) else id
 

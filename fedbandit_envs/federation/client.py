@@ -1,8 +1,8 @@
-"""One client: the agent side of a policy for its own agents, one turn for each message of the server.
+"""A client of a federation: the agent side of a policy for some agents, which plays when the server asks.
 
 Server and clients count turns: a turn is a plan, its pulls and its report. A request carries the server's messages of
-every turn that the client has not acknowledged yet, because an answer that was lost loses that report and nothing else:
-the client catches up on the turns that it missed and goes on in step with the others.
+all turns that the client has not acknowledged yet. So a lost answer costs one report and nothing else: with the next
+request the client catches up on the turns that it missed.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.federation.rewards import RewardSource
+from fedbandit_envs.federation.sources import RewardSource
 from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.messages import Message, State
@@ -18,29 +18,57 @@ from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import Policy, SilentServer
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
-from fedbandit_envs.rounds.turn import play_turn
+from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
 
+# The verbs of packets: play this turn; say who you are; and a client's reply that the request lacks earlier turns.
 PLAY, HELLO, MISSING = "play", "hello", "missing"
-_MOST_TURNS = 10_000  # that a client catches up on with one request
+_MOST_TURNS = 10_000  # the most turns on which a client catches up with one request
 
 
 class Client:
-    """Its agents' rows alone: what they know, what they are paid, what they have learnt."""
+    """The agents of one client: what they know, what they are paid, and what they have learnt.
+
+    It holds nothing of other agents. Flower ends the process after each answer, so the client is made anew for each
+    request, from its `snapshot`.
+
+    Args:
+        policy: what plays.
+        constants: the public numbers of the problem.
+        source: where the agents' knowledge and rewards come from.
+
+    >>> from fedbandit_envs.federation.settings import Settings
+    >>> from fedbandit_envs.federation.sources import SimulatedRewards
+    >>> arguments = {"num_agents": 3, "max_cycles": 20}
+    >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", arguments, seed=0)
+    >>> source = SimulatedRewards(np.array([0, 2]), settings.source())
+    >>> client = Client(settings.make_policy(), settings.constants, source)
+    >>> answer = client.answer(pack({"verb": PLAY, "turn": 0}, [None]))
+    >>> answer["header"]
+    '{"verb": "play", "turn": 0, "length": 20, "agents": [0, 2], "messages": [null]}'
+    """
 
     def __init__(self, policy: Policy, constants: Constants, source: RewardSource):
         view = source.view(constants)
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
+        self._policy = policy
         self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
-        # Without a server nobody waits for anybody: such agents play to the horizon in one turn.
+        # Agents without a server wait for no message, so they play to the horizon in one turn.
         self._alone = isinstance(policy.server(ServerView.of_run(constants, seed=0)), SilentServer)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
         self._turn = self._step = self._plans = 0
-        self._last: tuple[int, Message | None] = (0, None)  # length and report of the turn before
+        self._last: tuple[int, Message | None] = (0, None)  # the length and the report of the last turn
 
     def answer(self, packet: Mapping[str, Any]) -> Packet:
-        """The reply to a request of the server."""
+        """The reply to a request of the server. Turns that the request adds are played first.
+
+        Args:
+            packet: the request, as bytes from outside.
+
+        Raises:
+            WireError: the packet is not a request.
+        """
         header, downs = unpack(packet, most_bytes(self._constants, len(self.agents)), _MOST_TURNS)
         mine = {"agents": self.agents.tolist()}
         if header.get("verb") == HELLO:
@@ -50,15 +78,17 @@ class Client:
             return pack({"verb": MISSING, "turn": self._turn, **mine}, [])
         for down in downs[self._turn - first :]:
             self._last = self._play(down)
-        length, report = self._last  # a turn that was played before is answered as before
+        length, report = self._last  # a turn that was played already is not played again
         return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
 
     @one_thread
     def _play(self, down: Message | None) -> tuple[int, Message | None]:
-        start = self._step
+        start, idle = self._step, 0
         report = self._one_turn(down)
         while self._alone and self._step < self._constants.horizon:
+            before = self._step
             report = self._one_turn(None)
+            idle = idle_turns(idle, self._step - before, self._policy)
         self._turn += 1
         return self._step - start, report
 
@@ -73,7 +103,7 @@ class Client:
         return feedback
 
     def snapshot(self) -> State:
-        """The state after any turn, as a tree of plain arrays and numbers: also the record of its pulls."""
+        """The state between two turns, with the record of all pulls, as a tree of plain arrays and numbers."""
         length, report = self._last
         return {
             "agents": self.agents,
@@ -91,8 +121,8 @@ class Client:
         """Go on from a `snapshot` of the same agents."""
         if not np.array_equal(state["agents"], self.agents):
             raise ValueError(
-                f"state: expected that of agents {self.agents.tolist()}, got {state['agents'].tolist()}; give each "
-                "client a folder of its own"
+                f"state: expected agents {self.agents.tolist()}, got {state['agents'].tolist()}; give each client a "
+                "folder of its own"
             )
         self._turn, self._step, self._plans = state["turn"], state["step"], state["plans"]
         self._checkpoints.restore(state["checkpoints"])

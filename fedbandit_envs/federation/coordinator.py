@@ -1,4 +1,4 @@
-"""The server's loop over clients that may fail: ask, check, aggregate, remember."""
+"""The server's loop over clients that may fail: ask them, check their replies, aggregate, and keep the state."""
 
 import contextlib
 import time
@@ -19,45 +19,73 @@ from fedbandit_envs.protocol.policy import Policy, ServerSide
 from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.turn import idle_turns
 from fedbandit_envs.threads import one_thread
 
 
 class Transport(Protocol):
-    """How packets reach the clients, each of which is a node with a number."""
+    """How packets reach the clients. Each client is a node with a number, which may change when it comes back."""
 
     def nodes(self) -> list[int]:
-        """The nodes that are connected now."""
+        """The numbers of the nodes that are connected now."""
 
     def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
-        """Send each node its packet; what came back in `timeout` seconds: packets, or texts that say what failed."""
+        """Send each node its packet, and collect the answers of `timeout` seconds.
+
+        Returns:
+            For each node that answered its packet, or a text that says what failed.
+        """
 
 
 @dataclass
 class _Node:
-    agents: IntArray
-    acknowledged: int = -1  # the last turn whose answer was used, or was there to be used
+    agents: IntArray  # the agents for which the node speaks
+    acknowledged: int = -1  # the last turn that the node is known to have played
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a turn brought."""
+    """What one turn of the whole federation brought."""
 
-    turn: int
-    step: int  # steps taken by every agent
-    rounds: int
-    heard: int  # agents
-    faults: list[Fault] = field(default_factory=list)
+    turn: int  #: the number of the turn, from 0
+    step: int  #: the steps that every agent has taken so far
+    rounds: int  #: the rounds of communication so far
+    heard: int  #: the number of agents that were heard in this turn
+    faults: list[Fault] = field(default_factory=list)  #: the reports that were lost in this turn
 
 
 class Coordinator:
-    """The server side of a policy, and all that is known about the clients.
+    """Plays the server side of a policy with clients that may fail, turn by turn.
+
+    A client that does not answer, or answers nonsense, loses its report of that turn: the fault is recorded with its
+    reason, and the others go on. The transport decides how packets travel; here the one client lives in this process.
 
     Args:
         policy: what plays.
         view: what the server knows, above all the public numbers of the problem.
         transport: how packets reach the clients.
-        quorum: least share of the agents that must be heard in a turn.
-        timeout: seconds that clients have for a turn.
+        quorum: the least share of the agents that must be heard in a turn.
+        timeout: how many seconds clients have for a turn.
+
+    >>> from fedbandit_envs.federation.client import Client
+    >>> from fedbandit_envs.federation.settings import Settings
+    >>> from fedbandit_envs.federation.sources import SimulatedRewards
+    >>> arguments = {"num_agents": 3, "max_cycles": 50}
+    >>> settings = Settings.simulated("Fed-PECD", {}, "fedbandit/Synthetic-v0", arguments, seed=0)
+    >>> policy, source = settings.make_policy(), SimulatedRewards(np.arange(3), settings.source())
+    >>> class Here:
+    ...     client = Client(policy, settings.constants, source)
+    ...
+    ...     def nodes(self):
+    ...         return [0]
+    ...
+    ...     def exchange(self, requests, timeout):
+    ...         return {node: self.client.answer(packet) for node, packet in requests.items()}
+    >>> coordinator = Coordinator(policy, settings.server_view, Here())
+    >>> while not coordinator.done:
+    ...     progress = coordinator.advance()
+    >>> progress.step, progress.heard
+    (50, 3)
     """
 
     def __init__(
@@ -67,9 +95,9 @@ class Coordinator:
         self._constants = view.constants
         self._quorum, self._timeout = quorum, timeout
         self._carrier = ViaServer(policy.server(view), view.constants.num_agents)
-        self._downs: list[Message | None] = [None]  # what the server said before each turn, this one included
+        self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
         self._nodes: dict[int, _Node] = {}
-        self.step = 0
+        self.step = self._idle = 0
         self.faults: list[Fault] = []
 
     @property
@@ -79,7 +107,7 @@ class Coordinator:
 
     @property
     def ledger(self) -> Ledger:
-        """What has crossed."""
+        """What communication has cost so far."""
         return self._carrier.ledger
 
     @property
@@ -88,7 +116,7 @@ class Coordinator:
         return self.step >= self._constants.horizon
 
     def wait_for(self, number: int, timeout: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Wait until so many clients are connected."""
+        """Wait until `number` clients are connected, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while len(self._transport.nodes()) < number:
             if time.monotonic() > deadline:
@@ -99,10 +127,14 @@ class Coordinator:
             sleep(1.0)
 
     def advance(self, saved_in: str = "") -> Progress:
-        """One turn of all clients, and the server's answer to it.
+        """Play one turn: ask all clients, and let the server answer their reports.
+
+        Args:
+            saved_in: where the state is kept; an error names it.
 
         Raises:
-            QuorumLost: when too few were heard; nothing is aggregated then, and the turn can be asked for again.
+            QuorumLost: too few agents were heard. Nothing is aggregated then, and the turn can be asked for again.
+            NeverPulls: the clients have waited for too many turns in a row.
         """
         nodes = self._transport.nodes()
         answers = self._transport.exchange({node: self._request(node) for node in nodes}, self._timeout)
@@ -118,26 +150,28 @@ class Coordinator:
         self.faults += [fault for fault in faults if (fault.agent, fault.round) not in known]
         for node, reply in replies.items():
             self._nodes[node].acknowledged = reply.turn
-        self.step += next(iter(replies.values())).length
+        length = next(iter(replies.values())).length
+        self._idle = idle_turns(self._idle, length, self._policy)
+        self.step += length
         self._downs.append(down)
         return Progress(self.turn - 1, self.step, self.ledger.rounds, self._constants.num_agents - len(faults), faults)
 
     def _introduced(self, nodes: list[int], answers: Mapping[int, Packet | str]) -> list[int]:
-        """The nodes that have not played but said who they are and how far they have come: they are asked again."""
-        found = []
+        """The nodes that said who they are and how far they have come instead of playing: they are asked again."""
+        introduced = []
         for node in nodes:
             answer = answers.get(node)
-            with contextlib.suppress(ReplyError):  # `_read` says what is wrong
+            with contextlib.suppress(ReplyError):  # `_read` records what is wrong
                 if answer is not None and not isinstance(answer, str):
                     reply = read_reply(answer, self._constants)
                     if reply.verb != PLAY:
                         self._claim(node, reply.agents, nodes)
                         self._nodes[node].acknowledged = reply.turn - 1
-                        found.append(node)
-        return found
+                        introduced.append(node)
+        return introduced
 
     def _request(self, node: int) -> Packet:
-        """The turns that the node has not acknowledged; a node that nobody knows is asked who it is."""
+        """The request to a node: the turns that it has not acknowledged, or, if it is unknown, who it is."""
         if self.turn > 0 and node not in self._nodes:
             return pack({"verb": HELLO}, [])
         known = self._nodes.get(node)
@@ -148,7 +182,7 @@ class Coordinator:
         return pack({"verb": PLAY, "turn": self.turn}, downs)
 
     def _read(self, nodes: list[int], answers: Mapping[int, Packet | str]) -> tuple[dict[int, Reply], dict[int, str]]:
-        """The replies that can be used, and why the other nodes have none."""
+        """The replies that can be used, and for every other node the reason why its reply can't."""
         replies: dict[int, Reply] = {}
         failed = {node: "not connected" for node in self._nodes if node not in nodes}
         for node in nodes:
@@ -176,7 +210,7 @@ class Coordinator:
             if other != node and np.isin(its.agents, agents).any():
                 if other in nodes:
                     raise ReplyError(f"spoke for agents {agents.tolist()}, of which another client has some")
-                del self._nodes[other]  # it came back under another number
+                del self._nodes[other]  # the client came back under another number
         self._nodes.setdefault(node, _Node(agents))
 
     def _missing(self, replies: Mapping[int, Reply], failed: Mapping[int, str], number: int) -> list[Fault]:
@@ -191,7 +225,7 @@ class Coordinator:
         return [Fault(agent, number, reason) for agent, reason in sorted(reasons.items())]
 
     def _answered(self, replies: dict[int, Reply], failed: dict[int, str], saved_in: str) -> Message | None:
-        """The server's answer; clients whose messages it can't take move to `failed`."""
+        """The server's answer to the replies. Clients whose messages the server can't take move to `failed`."""
         num_agents = self._constants.num_agents
         before = self._carrier.snapshot()
         while True:
@@ -218,7 +252,7 @@ class Coordinator:
                     failed[node] = f"sent what the server can't take ({error})"
 
     def _accepts(self, message: Message | None) -> bool:
-        """Whether a copy of the server answers this message alone."""
+        """Whether the server can answer this message alone, which a copy of the server tries."""
         if message is None:
             return True
         copy: ServerSide = self._policy.server(self._view)
@@ -233,6 +267,7 @@ class Coordinator:
         """The state between two turns, as a tree of plain arrays and numbers."""
         return {
             "step": self.step,
+            "idle": self._idle,
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
             "server": self._carrier.server.snapshot(),
             "ledger": self.ledger.snapshot(),
@@ -240,8 +275,8 @@ class Coordinator:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot`; the clients are asked who they are in the next turn."""
-        self.step = state["step"]
+        """Go on from a `snapshot`. In the next turn the clients are asked who they are."""
+        self.step, self._idle = state["step"], state["idle"]
         downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]
         self._carrier.restore({**state, "faults": faults_tree([])})

@@ -1,14 +1,13 @@
-"""The two apps of Flower: each is a thin shell, so the app that Flower distributes holds a configuration and no code.
+"""The two apps of Flower. The app that Flower distributes only names them, so it holds a configuration and no code.
 
-A SuperNode's own configuration (`--node-config`) says which agents it has, and may name a folder in which it keeps
-their state and record, and a reward source of its own in place of the simulation.
+A SuperNode's own configuration (`--node-config`) says which agents it has. It may also name a folder in which the
+SuperNode keeps their state and record, and a reward source of its own in place of the simulation.
 """
 
 import json
 import os
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
-from fedbandit_envs.federation.rewards import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import reward_source
 from fedbandit_envs.federation.wire import Packet
 
 client_app = ClientApp()
@@ -31,15 +30,17 @@ server_app = ServerApp()
 STATE_FILE = "state.npz"
 PROGRESS_FILE = "progress.jsonl"
 _RECORD = "fedbandit"
-_POLL = 0.5  # seconds between two looks for answers
+_POLL_SECONDS = 0.5  # how often the server looks for answers
 
 
 @client_app.query()
 def answer(message: Message, context: Context) -> Message:
-    """One request of the server: the client is made anew from its state, which Flower keeps."""
+    """Answer one request of the server. The client is made anew from its state, which Flower keeps."""
     settings = Settings.of(context.run_config)
     agents = _agents(context.node_config)
-    client = Client(settings.make_policy(), settings.constants, _source(agents, settings, context.node_config))
+    client = Client(
+        settings.make_policy(), settings.constants, reward_source(agents, settings.source(), context.node_config)
+    )
     state = _state(context)
     if state is not None:
         client.restore(state)
@@ -52,21 +53,12 @@ def _agents(config: Mapping[str, Any]) -> IntArray:
     """The agents of a SuperNode, given as "0,1,2"."""
     text = str(config.get("agents", ""))
     if not text or not all(part.strip().isdigit() for part in text.split(",")):
-        raise ValueError(f"""node-config: expected agents="0,1,2", got {text!r}; name the agents of this SuperNode""")
+        raise ValueError(f"""node-config: expected the agents of this SuperNode as "0,1,2", got {text!r}""")
     return np.array([int(part) for part in text.split(",")], dtype=np.int64)
 
 
-def _source(agents: IntArray, settings: Settings, config: Mapping[str, Any]) -> RewardSource:
-    """The reward source that this SuperNode names, never one that the server names."""
-    path = str(config.get("rewards", ""))
-    if not path:
-        return SimulatedRewards(agents, settings.source())
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)(agents, {**settings.source(), **config})
-
-
 def _state(context: Context) -> dict[str, Any] | None:
-    """The client's state in Flower's context, or in the SuperNode's own folder when Flower has forgotten it."""
+    """The client's state from Flower's context, or else from the SuperNode's own folder, which outlives Flower."""
     if _RECORD in context.state:
         content = context.state.config_records[_RECORD]["state"]
         assert isinstance(content, bytes)
@@ -93,22 +85,22 @@ def _content(packet: Packet) -> RecordDict:
 
 
 class GridTransport:
-    """Packets over Flower's grid."""
+    """Carries packets over Flower's grid; the transport of a `Coordinator`."""
 
     def __init__(self, grid: Grid):
         self._grid = grid
 
     def nodes(self) -> list[int]:
-        """The SuperNodes that are connected."""
+        """The numbers of the SuperNodes that are connected."""
         return list(self._grid.get_node_ids())
 
     def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
-        """Send all, then look for answers until they are there or the time is over."""
+        """Send all packets, then collect answers until all are there or `timeout` seconds are over."""
         messages = [
             Message(_content(packet), node, "query", ttl=timeout + 60) for node, packet in sorted(requests.items())
         ]
         sent = list(self._grid.push_messages(messages))
-        # Flower numbers what it could send, and says None of the rest.
+        # Flower returns a message id for each message that it could send, and None for the others.
         waiting = {number: node for number, node in zip(sent, sorted(requests), strict=True) if number}
         answers: dict[int, Packet | str] = {
             node: "could not be reached" for number, node in zip(sent, sorted(requests), strict=True) if not number
@@ -120,7 +112,7 @@ class GridTransport:
                 if node is not None:
                     answers[node] = _answer(reply)
             if waiting:
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
         return answers
 
 
@@ -135,16 +127,16 @@ def _answer(reply: Message) -> Packet | str:
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Play to the horizon; the state is saved after each turn when the configuration names a folder."""
+    """Play to the horizon. The state is saved after each turn if the configuration names a folder."""
     config = context.run_config
     folder = Path(str(config["folder"])) if config.get("folder") else None
-    _tell(folder, {"process": os.getpid()})
+    _write_progress(folder, {"process": os.getpid()})
     try:
         _play(grid, config, folder)
     except Exception as error:
-        _tell(folder, {"error": f"{type(error).__name__}: {error}"})
+        _write_progress(folder, {"error": f"{type(error).__name__}: {error}"})
         raise
-    _tell(folder, {"done": True})
+    _write_progress(folder, {"done": True})
 
 
 def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
@@ -160,7 +152,7 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
         progress = coordinator.advance(saved_in=str(folder or ""))
         if file is not None:
             storage.save(file, coordinator.snapshot())
-        _tell(folder, _line(progress))
+        _write_progress(folder, _line(progress))
 
 
 def _line(progress: Progress) -> dict[str, Any]:
@@ -168,7 +160,8 @@ def _line(progress: Progress) -> dict[str, Any]:
     return {"turn": progress.turn, "step": progress.step, "heard": progress.heard, "faults": faults}
 
 
-def _tell(folder: Path | None, line: dict[str, Any]) -> None:
+def _write_progress(folder: Path | None, line: dict[str, Any]) -> None:
+    """Print a line of JSON for the log, and append it to the progress file that `local` follows."""
     print(json.dumps(line), flush=True)
     if folder is not None:
         with open(folder / PROGRESS_FILE, "a", encoding="utf-8") as file:

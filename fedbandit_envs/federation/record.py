@@ -1,5 +1,7 @@
-"""The history of a federated run, put together from what server and clients have kept: for simulations, where one
-machine may read all of it. In the world each client has its own record, and nobody has them all."""
+"""The history of a simulated federation, put together from the states of its server and clients.
+
+This is for simulations, where one machine may read all states. In a real federation each client keeps its own record.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,14 @@ from fedbandit_envs.rounds.ledger import Ledger
 
 
 def collected(settings: Settings, folder: Path) -> History:
-    """The history in the folder of a local federation. A client that never came back has the pulls that it had."""
+    """The history of the run in the folder of a local federation.
+
+    The pulls of a client that never came back end where the client ended.
+
+    Args:
+        settings: the run.
+        folder: the folder that `federate` was given as `out`.
+    """
     server = storage.load(folder / "server" / "state.npz")
     states = [storage.load(file) for file in sorted(folder.glob("clients/*/state.npz"))]
     constants = settings.constants
@@ -43,5 +52,5 @@ def collected(settings: Settings, folder: Path) -> History:
 
 
 def _held(values: Any, length: int) -> Any:
-    """Values at the first checkpoints, the last of them repeated to `length`."""
+    """The values (C, ...) of the first checkpoints, with the last value repeated up to `length` checkpoints."""
     return np.concatenate([values, np.repeat(values[-1:], length - len(values), axis=0)])

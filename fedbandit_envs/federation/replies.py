@@ -1,4 +1,4 @@
-"""What clients answer, taken for what it is: bytes from outside."""
+"""Replies of clients, which are bytes from outside: what can be checked about them without knowing the policy."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -15,22 +15,40 @@ from fedbandit_envs.protocol.messages import Message
 
 
 class ReplyError(ValueError):
-    """A reply that can't be used, and why."""
+    """A reply can't be used; the message says what the client did, as in "sent NaN or infinity in theta"."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """A reply whose form is right; whether its content is right the server finds out."""
+    """A reply whose form is right. Whether its content is right, only the server can find out."""
 
-    verb: str
-    agents: IntArray  # that the client speaks for
-    turn: int
-    length: int  # steps of the plan
-    message: Message | None
+    verb: str  #: PLAY, HELLO or MISSING
+    agents: IntArray  #: the numbers of the agents for which the client speaks
+    turn: int  #: the turn that was played last, for MISSING the turn that the client needs next, for HELLO 0
+    length: int  #: the number of steps that the turn took
+    message: Message | None  #: the report; None: nothing to say
 
 
 def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
-    """The reply in a packet; agents, turn and numbers are checked as far as they can be without knowing the policy."""
+    """The reply in a packet.
+
+    Args:
+        packet: the packet, as bytes from outside.
+        constants: the public numbers of the problem.
+
+    Raises:
+        ReplyError: the packet is unreadable, or it holds numbers that no honest client sends.
+
+    >>> from fedbandit_envs.federation.wire import pack
+    >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100}
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0, noise_std=1.0, context="fixed")
+    >>> read_reply(pack({"verb": "play", "turn": 2, "length": 8, "agents": [1]}, [None]), constants).length
+    8
+    >>> read_reply(pack({"verb": "play", "turn": 2, "length": 8, "agents": [17]}, [None]), constants)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.federation.replies.ReplyError: spoke for an unknown agent, 17
+    """
     most = most_bytes(constants, constants.num_agents)
     try:
         header, messages = unpack(packet, most, 1)
@@ -80,10 +98,15 @@ def agreed(
     of: Callable[[Reply], Any],
     accepts: Callable[[Message | None], bool] = lambda _: True,
 ) -> None:
-    """Move the replies that differ from the others in `of` to `failed`.
+    """Move the replies that differ from the others to `failed`.
 
-    What most agents have is right, if the server `accepts` a message of that kind; replies of which it is None have
-    nothing to differ in.
+    Args:
+        replies: the replies by node; those that differ are removed.
+        failed: the reasons by node, to which a reason is added for each reply that is removed.
+        name: what is compared, for the reason.
+        of: the value that must be the same in all replies; None: this reply is not compared.
+        accepts: whether the server can take a message. Of the values with such a message, the one that most agents have
+            is right.
     """
     groups: dict[Any, list[int]] = defaultdict(list)
     for node, reply in replies.items():
@@ -100,7 +123,7 @@ def agreed(
 
 
 def form(reply: Reply) -> Any:
-    """What must be the same in all messages of a round; None for a client with nothing to say."""
+    """The form of a reply's message, which must be the same for all clients; None: the client has nothing to say."""
     message = reply.message
     if message is None:
         return None

@@ -1,4 +1,4 @@
-"""What server and clients are told about a run: plain values, written into the Flower app's configuration."""
+"""What server and clients must know of a run: plain values, written into the Flower app's configuration."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
-Config = dict[str, str | int | float | bool]  # what Flower's configurations hold
+Config = dict[str, str | int | float | bool]  #: what a Flower configuration can hold
 _COMPONENTS = {
     "serverapp": "fedbandit_envs.federation.flower:server_app",
     "clientapp": "fedbandit_envs.federation.flower:client_app",
@@ -52,17 +52,25 @@ class Settings:
         arguments: Mapping[str, Any],
         seed: int | None,
     ) -> "Settings":
-        """The settings of a simulated run; the constants are those of the environment."""
+        """The settings of a simulated run; the constants are those of the environment.
+
+        Args:
+            policy: the name of a registered policy.
+            parameters: the policy's parameters.
+            environment: the id of an environment.
+            arguments: the environment's arguments.
+            seed: the seed of the simulation; None: a fresh one.
+        """
         chosen = fresh_seed() if checked_seed(seed) is None else seed
         assert chosen is not None
         made = make_policy(policy, **parameters)
         env = _environment(environment, arguments, made)
         env.reset(seed=chosen)
-        told = {**arguments, "max_cycles": env.max_cycles}
-        return cls(policy, parameters, env.view().constants, environment, told, chosen)
+        with_horizon = {**arguments, "max_cycles": env.max_cycles}
+        return cls(policy, parameters, env.view().constants, environment, with_horizon, chosen)
 
     def make_policy(self) -> Policy:
-        """The policy."""
+        """A new policy with these parameters."""
         return make_policy(self.policy, **self.parameters)
 
     @property
@@ -94,7 +102,7 @@ class Settings:
             "constants": json.dumps(asdict(self.constants)),
             "environment": self.environment,
             "arguments": json.dumps(dict(self.arguments)),
-            "seed": str(self.seed),  # it may be longer than 64 bits
+            "seed": str(self.seed),  # as text, because a seed may be longer than 64 bits
         }
 
     @classmethod

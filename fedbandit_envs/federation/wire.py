@@ -1,8 +1,8 @@
-"""Messages as bytes: what is counted is what crosses, nothing is unpickled, sizes are checked before memory is taken.
+"""Messages as bytes. Nothing is unpickled, and sizes are checked before memory is taken.
 
-A packet is a JSON header and the raw bytes of each array. Of an array with a mask only the present entries cross, so
-the bytes of a message's arrays are exactly those that the ledger counts for its agents; the header (kind, agents,
-shapes), the masks and the envelope around them (round, step, length of the plan) are free, as everywhere.
+A packet is a JSON header and the raw bytes of each array. Only the present entries of an array with a mask cross, so
+the bytes of a message's arrays are exactly those that the ledger counts for its agents. The header (kind, agents,
+shapes), the masks and the envelope (verb, turn, length of the plan) are not counted, as in every other run.
 """
 
 import json
@@ -17,30 +17,48 @@ from fedbandit_envs.arrays import BoolArray
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
-Packet = dict[str, str | bytes]  # "header": JSON; "0/theta": an array of the first message; "0/theta?": its mask
+#: A packet: "header" holds JSON, "0/theta" the array theta of the first message, and "0/theta?" its mask.
+Packet = dict[str, str | bytes]
 
 _HEADER = "header"
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1", "|i1", "|u1")
 _MOST_AXES = 8
-_MOST_ARRAYS = 64  # in one message
-_NAMES = 100  # characters of a kind or a name
+_MOST_ARRAYS = 64  # the most arrays of one message
+_LONGEST_NAME = 100  # the most characters of a kind or of an array's name
 
 
 class WireError(ValueError):
-    """A packet that is not what it should be; nothing of it is used."""
+    """A packet has another form than it should have; nothing of it is used."""
 
 
 def most_bytes(constants: Constants, agents: int) -> int:
-    """The largest message that is accepted from or for so many agents, laid out in memory.
+    """The largest message, in bytes of memory, that is accepted from or for so many agents.
 
-    Eight times the second moments of every arm, and a megabyte: far above what any policy here sends, far below harm.
+    It is eight times the second moments of every arm, and a megabyte: far more than any policy here sends, and too
+    little to do harm.
+
+    Args:
+        constants: the public numbers of the problem.
+        agents: the number of agents.
     """
     row = 8 * (constants.num_arms + 1) * (constants.dim + 1) ** 2
     return 2**20 + 8 * row * max(agents, 1)
 
 
 def pack(envelope: Mapping[str, Any], messages: Sequence[Message | None]) -> Packet:
-    """The packet of some messages and the plain values around them."""
+    """The packet of some messages and of the plain values around them.
+
+    Args:
+        envelope: plain values such as the verb and the turn.
+        messages: the messages; None stands for silence.
+
+    >>> packet = pack({"turn": 3}, [Message("sums", {"reward": np.array([0.5, 1.5])})])
+    >>> sorted(packet), len(packet["0/reward"])
+    (['0/reward', 'header'], 16)
+    >>> envelope, messages = unpack(packet, most=1000, number=1)
+    >>> envelope["turn"], messages[0].arrays["reward"]
+    (3, array([0.5, 1.5]))
+    """
     packet: Packet = {}
     headers = [
         None if message is None else _pack_message(f"{n}/", message, packet) for n, message in enumerate(messages)
@@ -63,7 +81,16 @@ def _pack_message(prefix: str, message: Message, packet: Packet) -> dict[str, An
 
 
 def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], list[Message | None]]:
-    """The values and the messages of a packet from outside: at most `number` of them, each of at most `most` bytes."""
+    """The plain values and the messages of a packet from outside.
+
+    Args:
+        packet: the packet, of any content.
+        most: the most bytes of memory that a message may take.
+        number: the most messages.
+
+    Raises:
+        WireError: the packet has another form, or is too large.
+    """
     text = packet.get(_HEADER)
     if not isinstance(text, str) or len(text) > most * number:
         raise WireError(
@@ -88,7 +115,7 @@ def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: i
         header,
     )
     kind, agents, forms = header["kind"], header["agents"], header["arrays"]
-    _expect(isinstance(kind, str) and len(kind) <= _NAMES, "kind: expected a short text", kind)
+    _expect(isinstance(kind, str) and len(kind) <= _LONGEST_NAME, "kind: expected a short text", kind)
     _expect(
         agents is None or (isinstance(agents, list) and all(map(_whole, agents))), "agents: expected numbers", agents
     )
@@ -113,8 +140,8 @@ def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: i
 def _form(
     name: str, form: Any, most: int, rows: int | None
 ) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...] | None]:
-    """The dtype, shape and shape of the mask that a header claims, if they can be true and fit into `most` bytes."""
-    _expect(len(name) <= _NAMES, "array: expected a short name", name)
+    """The dtype, the shape and the mask's shape that a header claims, if they fit together and into `most` bytes."""
+    _expect(len(name) <= _LONGEST_NAME, "array: expected a short name", name)
     _expect(
         isinstance(form, dict) and form.keys() == {"dtype", "shape", "mask"},
         f"{name}: expected dtype, shape and mask",

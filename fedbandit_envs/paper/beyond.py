@@ -1,12 +1,12 @@
-"""Beyond the paper: all policies, hidden and exact, over problems and spreads of the context; what Fed-CI gains.
+"""Beyond the paper: all policies, hidden and exact, over problems and spreads of the context, and what Fed-CI gains.
 
-Policies run with widths scaled to the true noise (`sigma`), so that nobody suffers from a wrong scale. Long runs, at
-the paper's horizon, are of policies that play whole plans; short ones have the step-by-step policies too.
+Policies run with widths scaled to the true noise (`sigma`), so that no policy suffers from a wrong scale. Long runs, at
+the paper's horizon, are for policies that play whole plans; short runs include policies that decide step by step.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import paired_difference
 from fedbandit_envs.experiments.sweeps import sweep_table
 from fedbandit_envs.experiments.text import Columns, table_text, write_table
-from fedbandit_envs.paper.robustness import HORIZON, robustness
+from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
 
@@ -28,82 +28,136 @@ if TYPE_CHECKING:
 
 OURS, THEIRS, FLOOR = "Fed-CI", "Fed-PECD", "Exact-Thompson"
 PLANNING = (OURS, "Fed-CI-Elimination", THEIRS, "Federated-Thompson", "Local-Thompson", "Fed-PE", FLOOR)
-LONG, SHORT = 2**17, 2**13
-SHORT_TRIALS = 10
-AGENTS = 100
-KEPT_WRONG = 0.05  # share of agents on a wrong arm above which Fed-PECD is held to have failed
-LEAST_GAIN, MOST_FLOORS = 10, 3
+KEPT_WRONG = 0.05  # the share of agents on a wrong arm above which Fed-PECD is taken to have failed
+LEAST_GAIN = 10  # where Fed-PECD fails, Fed-CI shall have at most this fraction of its regret: 1 / LEAST_GAIN
+MOST_FLOORS = 3  # on MovieLens, Fed-CI shall have at most so many times the regret of FLOOR
 
-SYNTHETIC, MOVIELENS = ("fedbandit/Synthetic-v0", {"noise_std": 1.0}), ("fedbandit/MovieLens-v0", {"noise_std": 0.1})
-HOUSEHOLD, LINEAR = ("fedbandit/Household-v0", {"noise_std": 0.1}), ("fedbandit/Linear-v0", {"noise_std": 1.0})
-# Each family is a panel: a problem, and the spreads of the context at which it is looked at.
-FAMILIES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, Any], tuple[float, ...]]] = {
-    "synthetic": (SYNTHETIC, {"error": "berkson"}, (0.05, 0.1, 0.2)),
-    "synthetic-classical": (SYNTHETIC, {"error": "classical"}, (0.05, 0.1, 0.2)),
-    "movielens-completed": (MOVIELENS, {"factors": "completed"}, (0.05, 0.1, 0.2)),
-    "movielens-masked": (MOVIELENS, {"factors": "masked"}, (0.05, 0.1, 0.2)),
-    "household-completed": (HOUSEHOLD, {"factors": "completed"}, ()),
-    "household-masked": (HOUSEHOLD, {"factors": "masked"}, ()),
-    "linear": (LINEAR, {}, ()),
+
+@dataclass(frozen=True)
+class Family:
+    """A problem, and the spreads of the context at which it is played; a panel of the figure if there are any."""
+
+    environment: str  #: the id of the environment
+    arguments: Mapping[str, Any]  #: the environment's arguments, with its noise_std
+    spreads: tuple[float, ...] = ()  #: the values of context_std; empty: the environment takes none
+
+    def settings(self, name: str) -> dict[str, dict[str, Any]]:
+        """The arguments of each setting of this family, by the setting's name.
+
+        >>> Family("fedbandit/Synthetic-v0", {}, (0.1, 0.2)).settings("synthetic")
+        {'synthetic-0.1': {'context_std': 0.1}, 'synthetic-0.2': {'context_std': 0.2}}
+        """
+        if not self.spreads:
+            return {name: dict(self.arguments)}
+        return {setting(name, spread): {**self.arguments, "context_std": spread} for spread in self.spreads}
+
+
+def setting(family: str, spread: float) -> str:
+    """The name of a family's setting with this spread of the context."""
+    return f"{family}-{spread:g}"
+
+
+SPREADS = (0.05, 0.1, 0.2)
+FAMILIES = {
+    "synthetic": Family("fedbandit/Synthetic-v0", {"noise_std": 1.0, "error": "berkson"}, SPREADS),
+    "synthetic-classical": Family("fedbandit/Synthetic-v0", {"noise_std": 1.0, "error": "classical"}, SPREADS),
+    "movielens-completed": Family("fedbandit/MovieLens-v0", {"noise_std": 0.1, "factors": "completed"}, SPREADS),
+    "movielens-masked": Family("fedbandit/MovieLens-v0", {"noise_std": 0.1, "factors": "masked"}, SPREADS),
+    "household-completed": Family("fedbandit/Household-v0", {"noise_std": 0.1, "factors": "completed"}),
+    "household-masked": Family("fedbandit/Household-v0", {"noise_std": 0.1, "factors": "masked"}),
+    "linear": Family("fedbandit/Linear-v0", {"noise_std": 1.0}),
 }
+
+
+@dataclass(frozen=True)
+class BeyondScale:
+    """How large the comparison is. The defaults are those of the report; smaller ones give a quick look."""
+
+    agents: int = 100  #: the number of agents, M
+    long: int = 2**17  #: the number of steps of policies that play whole plans
+    short: int = 2**13  #: the number of steps of all policies
+    short_trials: int = 10  #: the most trials of all policies
+    families: Mapping[str, Family] = field(default_factory=lambda: FAMILIES)  #: the problems
+    wrong: int = HORIZON  #: the number of steps under wrong assumptions
+    cases: Sequence[str] = tuple(CASES)  #: the wrong assumptions, by their names in `robustness.CASES`
+
+
+BEYOND_SCALE = BeyondScale()
 
 
 @dataclass(frozen=True)
 class Beyond:
     """What `beyond` found; everything is also in its folder."""
 
-    long: Mapping[str, Result]  # by setting
-    short: Mapping[str, Result]
-    goals: Columns
-    robustness: Columns
-
-
-def settings() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Environment and arguments of each setting, by name."""
-    found = {}
-    for name, ((environment, noise), arguments, spreads) in FAMILIES.items():
-        common = {**noise, **arguments, "num_agents": AGENTS}
-        if not spreads:
-            found[name] = (environment, common)
-        for spread in spreads:
-            found[setting(name, spread)] = (environment, {**common, "context_std": spread})
-    return found
-
-
-def setting(family: str, spread: float) -> str:
-    """The name of a setting."""
-    return f"{family}-{spread:g}"
+    long: Mapping[str, Result]  #: the long runs of each setting
+    short: Mapping[str, Result]  #: the short runs of each setting
+    goals: Columns  #: whether Fed-CI meets its goals, a row for each setting
+    robustness: Columns  #: the regret under wrong assumptions, a row for each case
+    scale: BeyondScale = BEYOND_SCALE  #: how large the comparison was
 
 
 def spec(name: str, noise_std: float) -> PolicySpec:
-    """A policy with its widths scaled to the noise, if it has a scale of its own."""
+    """A policy with its widths scaled to the noise, if it has the parameter `sigma`.
+
+    >>> spec("Fed-PECD", 0.1).parameters
+    {'sigma': 0.1}
+    """
     scaled = policy_parameters(policy_class(name)).get("sigma") is not None
     return PolicySpec(name, {"sigma": noise_std} if scaled else {}, name)
 
 
+def experiments(
+    names: Sequence[str], horizon: int, trials: int, seed: int, scale: BeyondScale
+) -> dict[str, Experiment]:
+    """The experiments of all settings with these policies, by the setting's name."""
+    found = {}
+    for family_name, family in scale.families.items():
+        policies = [spec(name, family.arguments["noise_std"]) for name in names]
+        for name, arguments in family.settings(family_name).items():
+            sizes = {"num_agents": scale.agents, "max_cycles": horizon}
+            found[name] = Experiment(family.environment, policies, {**arguments, **sizes}, trials, seed)
+    return found
+
+
 def beyond(
-    out: str | Path, trials: int = 100, executor: str | Executor = "processes", *, seed: int = 0, force: bool = False
+    out: str | Path,
+    trials: int = 100,
+    executor: str | Executor = "processes",
+    *,
+    seed: int = 0,
+    force: bool = False,
+    scale: BeyondScale = BEYOND_SCALE,
 ) -> Beyond:
-    """Run all settings (or what is missing), and write tables and figures."""
-    long, short = {}, {}
-    for name, (environment, arguments) in settings().items():
-        policies = [spec(policy, arguments["noise_std"]) for policy in PLANNING]
-        long[name] = Experiment(environment, policies, {**arguments, "max_cycles": LONG}, trials, seed)
-        policies = [spec(policy, arguments["noise_std"]) for policy in policy_names() if policy != "Oracle"]
-        few = min(trials, SHORT_TRIALS)
-        short[name] = Experiment(environment, policies, {**arguments, "max_cycles": SHORT}, few, seed)
+    """Run all settings, and write tables, figures and a report into the folder `beyond` of `out`.
+
+    Args:
+        out: the folder; trials that are there already are kept.
+        trials: the number of trials of the long runs.
+        executor: who computes the trials.
+        seed: the seed from which the seeds of all trials are derived.
+        force: whether torn or foreign files in the folder are removed, not refused.
+        scale: how large the comparison is.
+    """
+    everybody = [name for name in policy_names() if name != "Oracle"]
+    long = experiments(PLANNING, scale.long, trials, seed, scale)
+    short = experiments(everybody, scale.short, min(trials, scale.short_trials), seed, scale)
     folder = Path(out) / "beyond"
     found_long = run_all(long, folder / "long", executor, force=force)
     found_short = run_all(short, folder / "short", executor, force=force)
     rows = [goal_row(name, result) for name, result in found_long.items()]
     goals = {column: [row[column] for row in rows] for column in rows[0]}
-    found = Beyond(found_long, found_short, goals, robustness(min(trials, ROBUSTNESS_TRIALS), executor))
+    few = min(trials, ROBUSTNESS_TRIALS)
+    wrong = robustness(few, executor, cases=scale.cases, horizon=scale.wrong)
+    found = Beyond(found_long, found_short, goals, wrong, scale)
     _write(found, folder)
     return found
 
 
 def goal_row(name: str, result: Result) -> dict[str, Any]:
-    """Regret against Fed-PECD's and the floor, and whether each goal is met: holds, fails or undecided, by pairs."""
+    """A row of the goals: regret against that of Fed-PECD and of the floor, and whether each goal is met.
+
+    A goal "holds", "fails" or is "undecided", by paired differences over trials.
+    """
     ours, theirs, floor = (result.final(label) for label in (OURS, THEIRS, FLOOR))
     wrong = float(result.final(THEIRS, "wrong_share").mean())
     allowed = 1 / LEAST_GAIN if wrong > KEPT_WRONG else 1.0
@@ -120,14 +174,15 @@ def goal_row(name: str, result: Result) -> dict[str, Any]:
     return row
 
 
-def spread_figure(results: Mapping[str, Result]) -> "Figure":
-    """Final regret against the spread of the context, a panel for each family that has one."""
+def spread_figure(results: Mapping[str, Result], families: Mapping[str, Family]) -> "Figure":
+    """Final regret against the spread of the context, a panel for each family that has spreads."""
     from fedbandit_envs.reports.plotting import blank, regret_against
 
-    families = {name: spreads for name, (_, _, spreads) in FAMILIES.items() if spreads}
-    drawn, grid = blank(9.6, 7, 2, math.ceil(len(families) / 2))
-    for axes, (name, spreads) in zip(grid.flat, families.items(), strict=True):
-        regret_against({spread: results[setting(name, spread)] for spread in spreads}, "context_std", axes)
+    shown = {name: family for name, family in families.items() if family.spreads}
+    drawn, grid = blank(9.6, 7, 2, math.ceil(len(shown) / 2))
+    for axes, (name, family) in zip(grid.flat, shown.items(), strict=True):
+        by_spread = {spread: results[setting(name, spread)] for spread in family.spreads}
+        regret_against(by_spread, "context_std", axes)
         axes.get_legend().remove()
         _finish(axes, name)
     _common_legend(drawn, grid)
@@ -135,18 +190,18 @@ def spread_figure(results: Mapping[str, Result]) -> "Figure":
 
 
 def communication_figure(results: Mapping[str, Result]) -> "Figure":
-    """Final regret against what was sent, means over trials, a panel for each environment at a middle spread."""
+    """Mean final regret against mean communication, a panel for each environment at the middle spread."""
     from fedbandit_envs.reports.plotting import COLOURS, MARKERS, blank
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
     drawn, grid = blank(9.6, 7, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
         for number, label in enumerate(results[name].labels):
-            turn, colour = divmod(number, len(COLOURS))  # more policies than colours: the next turn has other markers
+            turn, colour = divmod(number, len(COLOURS))  # with more policies than colours, markers differ
             marker = MARKERS[(colour + turn) % len(MARKERS)]
             point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
             axes.plot(*point, marker, color=COLOURS[colour], label=label, clip_on=False)
-        axes.set_xscale("symlog", linthresh=1e3)  # some send nothing
+        axes.set_xscale("symlog", linthresh=1e3)  # some policies send nothing
         most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
         axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])
         axes.set_xlim(-200, 2 * most)
@@ -197,26 +252,26 @@ _REPORTED = ("setting", "policy", "regret", "regret_low", "regret_high", "worst_
 
 
 def report(found: Beyond) -> str:
-    """Everything on one page of markdown."""
+    """The goals, figures and tables on one page of Markdown."""
     first, few = next(iter(found.long.values())), next(iter(found.short.values()))
     tables = [
         {name: table[name] for name in (*_REPORTED, "scalars_up", "scalars_down")}
         for table in (sweep_table("setting", found.long), sweep_table("setting", found.short))
     ]
     return REPORT.format(
-        agents=AGENTS,
+        agents=found.scale.agents,
         seed=first.experiment.seed,
         ours=OURS,
         floor=FLOOR,
         gain=LEAST_GAIN,
         wrong=KEPT_WRONG,
         floors=MOST_FLOORS,
-        long=LONG,
-        short=SHORT,
+        long=found.scale.long,
+        short=found.scale.short,
         trials=len(first.trials),
         few=len(few.trials),
         goals=table_text(found.goals, "markdown"),
-        wrong_horizon=HORIZON,
+        wrong_horizon=found.scale.wrong,
         wrong_trials=ROBUSTNESS_TRIALS,
         robustness=table_text(found.robustness, "markdown"),
         table_long=table_text(tables[0], "markdown"),
@@ -228,7 +283,7 @@ def _write(found: Beyond, folder: Path) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(folder)
-    save(spread_figure(found.long), folder / "spread")
+    save(spread_figure(found.long, found.scale.families), folder / "spread")
     save(communication_figure(found.short), folder / "communication")
     tables = {"goals": found.goals, "robustness": found.robustness}
     for name, table in (

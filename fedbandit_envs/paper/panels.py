@@ -1,7 +1,8 @@
 """The paper's evaluation: four panels, their numbers, and a verdict on each of its claims.
 
 Panels (a) and (b) are synthetic, (c) and (d) MovieLens; (a) and (c) compare known with hidden contexts at M = 100, (b)
-and (d) show hidden contexts at M = 50, 100, 150. All use the classical error, psi = phi + noise, as the paper's text.
+and (d) show hidden contexts at M = 50, 100, 150. All use the classical error, psi = phi + noise, as the paper's text
+says.
 """
 
 import math
@@ -23,29 +24,47 @@ from fedbandit_envs.validation import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AGENTS = (50, 100, 150)
-COMPARED_AT = 100  # M of panels (a) and (c)
-HORIZON = 2**17
 DELTA = 0.1
-# The paper gives no standard deviation of the context error. With this one both of its statements hold in both
-# problems; `fedbandit reproduce --grid` shows what others do. Its MovieLens noise is 1e-3, while the widths assume 1.
+# The paper gives no standard deviation of the context error. With this one both statements of the paper hold in both
+# problems; `fedbandit reproduce --grid` shows what other values do.
 CONTEXT_STD = 0.05
+# The environment of each problem and its arguments. The paper's MovieLens noise is 1e-3, while its widths assume 1.
 PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "synthetic": ("fedbandit/Synthetic-v0", {"noise_std": 1.0}),
     "movielens": ("fedbandit/MovieLens-v0", {"noise_std": 1e-3, "factors": "completed"}),
 }
 PANELS = {"a": "synthetic", "b": "synthetic", "c": "movielens", "d": "movielens"}
-COMPARING = "ac"  # the panels with known against hidden contexts; the others show M
-AUDITED = 40  # runs checked against theory in each setting: 40 of 40 puts coverage above 0.9 with confidence
+COMPARING = "ac"  # the panels that compare known with hidden contexts; the others compare numbers of agents
+
+
+@dataclass(frozen=True)
+class PaperScale:
+    """How large the paper's evaluation is. The defaults are the paper's; smaller ones give a quick look.
+
+    >>> PaperScale(agents=(4, 6), compared_at=6, horizon=2**8).agents_of("a")
+    (6,)
+    >>> PaperScale().agents_of("b")
+    (50, 100, 150)
+    """
+
+    agents: tuple[int, ...] = (50, 100, 150)  #: the numbers of agents, M, that panels (b) and (d) compare
+    compared_at: int = 100  #: the number of agents, M, of panels (a) and (c)
+    horizon: int = 2**17  #: the number of steps, T
+    audited: int = 40  #: how many runs of panels (a) and (c) are checked; 40 covered of 40 show a coverage above 0.9
+
+    def agents_of(self, panel: str) -> tuple[int, ...]:
+        """The numbers of agents that a panel shows."""
+        return (self.compared_at,) if panel in COMPARING else self.agents
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """What `reproduce` found; everything is also in its folder."""
 
-    results: Mapping[str, Result]  # by setting, for example "synthetic-M100"
-    verdicts: Sequence[Verdict]
-    numbers: Columns
+    results: Mapping[str, Result]  #: the trials of each setting, for example "synthetic-M100"
+    verdicts: Sequence[Verdict]  #: a verdict on each claim of the panels
+    numbers: Columns  #: the final numbers of all settings, as a table
+    scale: PaperScale  #: how large the evaluation was
 
     @property
     def ok(self) -> bool:
@@ -53,8 +72,15 @@ class Reproduction:
         return all(verdict.verdict != "fails" for verdict in self.verdicts)
 
 
+PAPER_SCALE = PaperScale()
+
+
 def setting(problem: str, num_agents: int) -> str:
-    """The name of a setting."""
+    """The name of a setting, which is also the name of its folder.
+
+    >>> setting("synthetic", 100)
+    'synthetic-M100'
+    """
     return f"{problem}-M{num_agents}"
 
 
@@ -64,15 +90,32 @@ def experiment(
     trials: int,
     seed: int = 0,
     *,
+    horizon: int = PaperScale.horizon,
     error: str = "classical",
     context_std: float = CONTEXT_STD,
     width: float = 1.0,
     audited: int = 0,
     compiled: bool = False,
 ) -> Experiment:
-    """Known against hidden contexts in one setting."""
+    """Known against hidden contexts in one setting.
+
+    Args:
+        problem: "synthetic" or "movielens".
+        num_agents: the number of agents, M.
+        trials: the number of trials.
+        seed: the seed from which the seeds of all trials are derived.
+        horizon: the number of steps, T.
+        error: "classical" or "berkson", the kind of context error.
+        context_std: the standard deviation of the context error.
+        width: the factor of all confidence widths.
+        audited: the runs of the first so many trials are checked against theory.
+        compiled: whether the policies run with `compiled=True`.
+
+    >>> experiment("movielens", 50, trials=3).arguments["noise_std"]
+    0.001
+    """
     environment, arguments = PROBLEMS[problem]
-    sizes = {"num_agents": num_agents, "max_cycles": HORIZON, "error": error, "context_std": context_std}
+    sizes = {"num_agents": num_agents, "max_cycles": horizon, "error": error, "context_std": context_std}
     parameters = {"delta": DELTA, "width": width, "sigma": 1.0} | ({"compiled": True} if compiled else {})
     policies = [PolicySpec("Fed-PE", parameters, EXACT), PolicySpec("Fed-PECD", parameters, HIDDEN)]
     return Experiment(environment, policies, {**arguments, **sizes}, trials, seed, audited)
@@ -87,50 +130,65 @@ def reproduce(
     seed: int = 0,
     force: bool = False,
     compiled: bool = False,
+    scale: PaperScale = PAPER_SCALE,
 ) -> Reproduction:
-    """Run what the panels need, then write figure, numbers, verdicts and report into `out`."""
+    """Run what the panels need, then write figure, numbers, verdicts and report into `out`.
+
+    Args:
+        out: the folder; trials that are there already are kept.
+        panels: the letters of the panels.
+        trials: the number of trials of each setting.
+        executor: who computes the trials.
+        seed: the seed from which the seeds of all trials are derived.
+        force: whether torn or foreign files in the folder are removed, not refused.
+        compiled: whether the policies run with `compiled=True`.
+        scale: how large the evaluation is.
+    """
     for panel in panels:
         one_of("panel", panel, tuple(PANELS))
-    needed = [
-        (PANELS[panel], num_agents)
-        for panel in panels
-        for num_agents in ((COMPARED_AT,) if panel in COMPARING else AGENTS)
-    ]
+    needed = [(PANELS[panel], num_agents) for panel in panels for num_agents in scale.agents_of(panel)]
     experiments = {
         setting(problem, num_agents): experiment(
             problem,
             num_agents,
             trials,
             seed,
-            audited=AUDITED if num_agents == COMPARED_AT else 0,
+            horizon=scale.horizon,
+            audited=scale.audited if num_agents == scale.compared_at else 0,
             compiled=compiled,
         )
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels), sweep_table("setting", results))
+    found = Reproduction(results, verdicts(results, panels, scale), sweep_table("setting", results), scale)
     _write(found, Path(out), panels)
     return found
 
 
-def verdicts(results: Mapping[str, Result], panels: str = "abcd") -> list[Verdict]:
-    """Each claim of the panels."""
+def verdicts(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> list[Verdict]:
+    """A verdict on each claim of the panels.
+
+    Args:
+        results: the trials of each setting that the panels need.
+        panels: the letters of the panels.
+        scale: how large the evaluation was.
+    """
     found: list[Verdict] = []
     for panel in panels:
         problem = PANELS[panel]
         if panel in COMPARING:
-            result = results[setting(problem, COMPARED_AT)]
+            result = results[setting(problem, scale.compared_at)]
             found.append(exact_below_hidden(panel, result))
             found.extend(theory(panel, result, DELTA))
         else:
-            by_agents = {num_agents: results[setting(problem, num_agents)] for num_agents in AGENTS}
+            by_agents = {num_agents: results[setting(problem, num_agents)] for num_agents in scale.agents}
             for label in (HIDDEN, EXACT):
                 found.extend(falls_with_agents(panel, by_agents, label))
     return found
 
 
-def figure(results: Mapping[str, Result], panels: str = "abcd") -> "Figure":
-    """Regret per agent over time, in the paper's four-panel form."""
+def figure(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> "Figure":
+    """Regret per agent over time, in the paper's four-panel form; the arguments are those of `verdicts`."""
     from fedbandit_envs.reports.plotting import blank, line, time_axis, with_start
 
     drawn, grid = blank(
@@ -139,11 +197,11 @@ def figure(results: Mapping[str, Result], panels: str = "abcd") -> "Figure":
     for axes, panel in zip(getattr(grid, "flat", [grid]), panels, strict=False):
         problem = PANELS[panel]
         if panel in COMPARING:
-            result = results[setting(problem, COMPARED_AT)]
+            result = results[setting(problem, scale.compared_at)]
             series = [(label, result, label) for label in (EXACT, HIDDEN)]
-            what = f"exact against hidden, $M = {COMPARED_AT}$"
+            what = f"exact against hidden, $M = {scale.compared_at}$"
         else:
-            series = [(f"$M = {m}$", results[setting(problem, m)], HIDDEN) for m in AGENTS]
+            series = [(f"$M = {m}$", results[setting(problem, m)], HIDDEN) for m in scale.agents]
             what = "hidden, by number of agents"
         for number, (name, result, label) in enumerate(series):
             line(axes, *with_start(result, label, "mean_regret"), name, number)
@@ -162,7 +220,7 @@ def _write(found: Reproduction, out: Path, panels: str) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(out)
-    save(figure(found.results, panels), out / "figure")
+    save(figure(found.results, panels, found.scale), out / "figure")
     for suffix in (".csv", ".json", ".md"):
         write_table(found.numbers, out / f"numbers{suffix}")
         write_table(verdict_table(found.verdicts), out / f"verdicts{suffix}")
@@ -170,7 +228,7 @@ def _write(found: Reproduction, out: Path, panels: str) -> None:
 
 
 def verdict_table(found: Sequence[Verdict]) -> Columns:
-    """The verdicts as columns."""
+    """The verdicts as a table, one column for each field."""
     names = ("panel", "claim", "measured", "low", "high", "trials", "verdict", "explanation")
     return {name: [getattr(verdict, name) for verdict in found] for name in names}
 
@@ -194,11 +252,11 @@ _REPORTED = ("setting", "policy", "trials", "regret", "regret_low", "regret_high
 
 
 def report(found: Reproduction) -> str:
-    """Everything on one page of markdown."""
+    """The verdicts and numbers on one page of Markdown."""
     first = next(iter(found.results.values()))
     names = (*_REPORTED, "scalars_up", "scalars_down", "rounds")
     return REPORT.format(
-        horizon=HORIZON,
+        horizon=found.scale.horizon,
         delta=DELTA,
         context_std=CONTEXT_STD,
         trials=len(first.trials),

@@ -1,7 +1,8 @@
-"""What wrong assumptions cost a policy: noise scale, mu_i, tails, few agents, lost reports."""
+"""What wrong assumptions cost a policy: a wrong noise scale or mu_i, heavy tails, few agents, lost reports."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import play
 from fedbandit_envs.seeding import Stream, derived_seed, generator
 
-HORIZON, TRIALS = 2**15, 20
+HORIZON = 2**15  # the number of steps, T, by default
+TRIALS = 20
 PROBLEMS: dict[str, Synthetic | MovieLens] = {
     "synthetic": Synthetic(context_std=0.1),
     "movielens": MovieLens(context_std=0.1, noise_std=0.1, factors="masked"),
@@ -31,32 +33,38 @@ POLICIES = ("Fed-CI", "Local-Thompson", "Fed-PECD")
 
 @dataclass(frozen=True)
 class Misjudged:
-    """A problem whose agents are shown a wrong Gaussian mu_i: another spread, or a centre off by `offset` spreads."""
+    """A problem whose agents are shown a wrong Gaussian mu_i.
 
-    problem: Synthetic | MovieLens
-    spread: float = 1.0
-    offset: float = 0.0
+    >>> from fedbandit_envs.envs.bandit import draw_instance
+    >>> right = draw_instance(Synthetic(num_agents=3, context_std=0.1), seed=0)
+    >>> wrong = draw_instance(Misjudged(Synthetic(num_agents=3, context_std=0.1), spread=3), seed=0)
+    >>> bool((wrong.means == right.means).all()), wrong.distribution.encode()["std"][0, 0].round(3)
+    (True, np.float64(0.3))
+    """
+
+    problem: Synthetic | MovieLens  #: the problem whose rewards are paid
+    spread: float = 1.0  #: the factor of the standard deviations that agents are shown
+    offset: float = 0.0  #: how far the shown centres are off, in standard deviations of mu_i
 
     @property
     def num_agents(self) -> int:
-        """M."""
+        """The number of agents, M."""
         return self.problem.num_agents
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
-        """The problem's, behind another mu."""
+        """The instance of the problem, behind another mu."""
         whole = self.problem.instance(rng, context_rng)
-        assert isinstance(whole.distribution, Gaussian)
-        mean = whole.distribution.mean
-        std = np.broadcast_to(np.asarray(whole.distribution.std), mean.shape)
+        shown = whole.distribution.encode()
+        mean, std = shown["mean"], shown["std"]
         centre = mean + self.offset * std * context_rng.standard_normal(mean.shape)
         return replace(whole, distribution=Gaussian(centre, std=self.spread * std))
 
 
 class HeavyTailedBandit(HiddenContextBandit):
-    """Noise with Student's t distribution of 3 degrees of freedom, scaled to the standard deviation it should have."""
+    """An environment whose noise has Student's t distribution with 3 degrees of freedom, scaled to `noise_std`."""
 
     def pull(self, plan: Plan) -> Feedback:
-        """The sum of n such numbers is normal given the sum of n inverse chi-squares."""
+        """Carry out a plan: a sum of n such numbers is normal, given a sum of n inverse chi-squares."""
         instance, rng = self.instance, generator(self.episode_seed, Stream.PLANS, self.episode.plans, 2)
         played = plan.length - plan.explore.sum(axis=1)
         counts = np.concatenate([plan.explore, played[:, None]], axis=1)
@@ -73,7 +81,7 @@ class HeavyTailedBandit(HiddenContextBandit):
 
 
 def _inverse_chi_squares(rng: np.random.Generator, counts: IntArray) -> FloatArray:
-    """Sums of `counts` numbers 1 / chi^2_3, which have mean 1."""
+    """Sums of `counts` random numbers 1 / chi^2_3, each of which has mean 1."""
     drawn = 1 / rng.chisquare(3, size=int(counts.sum()))
     place = np.repeat(np.arange(counts.size), counts.ravel())
     return np.asarray(np.bincount(place, drawn, counts.size).reshape(counts.shape), dtype=np.float64)
@@ -81,20 +89,27 @@ def _inverse_chi_squares(rng: np.random.Generator, counts: IntArray) -> FloatArr
 
 @dataclass(frozen=True)
 class Case:
-    """One wrong assumption."""
+    """One wrong assumption; the defaults are a case in which all assumptions are right."""
 
-    sigma: float = 1.0  # assumed, in units of the true one
-    changed: Mapping[str, float] = field(default_factory=dict)  # how mu is misjudged
-    agents: int = 100
-    heavy_tails: bool = False
-    faults: Faults | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)  # of Fed-CI
+    sigma: float = 1.0  #: the noise scale that the policy assumes, as a multiple of the true one
+    misjudged: Mapping[str, float] = field(default_factory=dict)  #: arguments of `Misjudged`; empty: the right mu
+    agents: int = 100  #: the number of agents, M
+    heavy_tails: bool = False  #: whether the noise has heavy tails
+    faults: Faults | None = None  #: the reports that are lost
+    parameters: Mapping[str, Any] = field(default_factory=dict)  #: further parameters of Fed-CI
 
-    def regret(self, problem: str, policy: str, trial: int) -> float:
-        """Per agent at the end of one run."""
+    def regret(self, problem: str, policy: str, trial: int, horizon: int = HORIZON) -> float:
+        """The regret per agent at the end of one run.
+
+        Args:
+            problem: a name in `PROBLEMS`.
+            policy: the name of a policy.
+            trial: the number of the trial, from which its seed is derived.
+            horizon: the number of steps, T.
+        """
         right = replace(PROBLEMS[problem], num_agents=self.agents)
-        shown: InstanceGenerator = Misjudged(right, **self.changed) if self.changed else right
-        bandit = (HeavyTailedBandit if self.heavy_tails else HiddenContextBandit)(shown, max_cycles=HORIZON)
+        shown: InstanceGenerator = Misjudged(right, **self.misjudged) if self.misjudged else right
+        bandit = (HeavyTailedBandit if self.heavy_tails else HiddenContextBandit)(shown, max_cycles=horizon)
         own = self.parameters if policy == "Fed-CI" else {}
         made = make_policy(policy, sigma=self.sigma * right.noise_std, **own)
         return float(play(bandit, made, seed=derived_seed(0, trial), faults=self.faults).mean_regret()[-1])
@@ -107,10 +122,10 @@ CASES = {
     "sigma 3 times too large": Case(sigma=3),
     "sigma 3 times too small, not estimated": Case(sigma=1 / 3, parameters=_KNOWN),
     "sigma 3 times too large, not estimated": Case(sigma=3, parameters=_KNOWN),
-    "spread of mu 3 times too small": Case(changed={"spread": 1 / 3}),
-    "spread of mu 3 times too large": Case(changed={"spread": 3}),
-    "centre of mu off by its spread": Case(changed={"offset": 1}),
-    "centre of mu off by 3 spreads": Case(changed={"offset": 3}),
+    "spread of mu 3 times too small": Case(misjudged={"spread": 1 / 3}),
+    "spread of mu 3 times too large": Case(misjudged={"spread": 3}),
+    "centre of mu off by its spread": Case(misjudged={"offset": 1}),
+    "centre of mu off by 3 spreads": Case(misjudged={"offset": 3}),
     "noise of Student's t with 3 degrees": Case(heavy_tails=True),
     "10 % of the reports lost": Case(faults=Faults(dropout=0.1)),
     "half of the reports lost": Case(faults=Faults(dropout=0.5)),
@@ -121,27 +136,41 @@ CASES = {
 }
 
 
-def robustness(trials: int = TRIALS, executor: str | Executor = "processes") -> Columns:
-    """Regret per agent of each policy in each case: the mean over trials and its standard error."""
+def robustness(
+    trials: int = TRIALS,
+    executor: str | Executor = "processes",
+    *,
+    cases: Sequence[str] = tuple(CASES),
+    horizon: int = HORIZON,
+) -> Columns:
+    """A table of the regret per agent of each policy in each case: the mean over trials and its standard error.
+
+    Args:
+        trials: the number of trials.
+        executor: who computes the trials.
+        cases: names in `CASES`.
+        horizon: the number of steps, T.
+    """
     workers = make_executor(executor) if isinstance(executor, str) else executor
-    tasks = [(case, problem, policy, trials) for case in CASES for problem in PROBLEMS for policy in POLICIES]
+    tasks = [(case, problem, policy) for case in cases for problem in PROBLEMS for policy in POLICIES]
     with workers:
-        found = dict(outcomes(workers, _regrets, tasks))
+        found = dict(outcomes(workers, partial(_regrets, trials=trials, horizon=horizon), tasks))
     for outcome in found.values():
         if isinstance(outcome, BaseException):
             raise outcome
-    columns: Columns = {"case": list(CASES)}
+    columns: Columns = {"case": list(cases)}
     for problem in PROBLEMS:
         for policy in POLICIES:
-            columns[f"{policy}, {problem}"] = [_told(found[case, problem, policy, trials]) for case in CASES]
+            columns[f"{policy}, {problem}"] = [_with_error(found[case, problem, policy]) for case in cases]
     return columns
 
 
-def _told(values: FloatArray) -> str:
+def _with_error(values: FloatArray) -> str:
+    """The mean of the values and its standard error, as text."""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.inf
     digits = 0 if values.mean() >= 100 else 1
     return f"{values.mean():,.{digits}f} ± {error:,.{digits}f}"
 
 
-def _regrets(case: str, problem: str, policy: str, trials: int) -> FloatArray:
-    return np.array([CASES[case].regret(problem, policy, trial) for trial in range(trials)])
+def _regrets(case: str, problem: str, policy: str, *, trials: int, horizon: int) -> FloatArray:
+    return np.array([CASES[case].regret(problem, policy, trial, horizon) for trial in range(trials)])

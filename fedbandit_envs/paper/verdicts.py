@@ -1,4 +1,4 @@
-"""Claims of the paper held against trials: holds, fails or undecided, with the interval that says so."""
+"""Verdicts on the paper's claims: each holds, fails or is undecided, and an interval over trials says why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from fedbandit_envs.experiments.statistics import Difference, paired_difference,
 
 EXACT, HIDDEN = "exact (Fed-PE)", "hidden (Fed-PECD)"
 
-# Claims of `audit` that must hold in every exact run, and what each means.
+# What each claim of `audit` means that must hold in every exact run.
 _IN_EVERY_RUN = {
     "agents that eliminated their best arm": "on covered runs no agent eliminates its best arm",
     "regret of a phase, as a share of its bound": "on covered runs the regret of each phase is within its bound",
@@ -21,19 +21,19 @@ _COVERAGE = "largest error of an estimate, in widths"
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, what was measured with its 95 % interval, and what follows.
+    """A claim of the paper, what was measured, and what follows from it.
 
-    The interval is Student's for paired differences and Clopper and Pearson's for shares of runs.
+    The interval is Student's for paired differences, and Clopper and Pearson's for shares of runs.
     """
 
-    panel: str
-    claim: str
-    measured: float
-    low: float
-    high: float
-    trials: int
-    verdict: str  # "holds", "fails", "undecided", or "not claimed"
-    explanation: str
+    panel: str  #: the letter of the panel
+    claim: str  #: the claim in words
+    measured: float  #: the measured difference or share
+    low: float  #: the lower end of the 95 % interval
+    high: float  #: the upper end of the 95 % interval
+    trials: int  #: the number of trials or runs
+    verdict: str  #: "holds", "fails", "undecided", or "not claimed"
+    explanation: str  #: why this is the verdict
 
 
 def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
@@ -50,13 +50,19 @@ def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> V
 
 
 def exact_below_hidden(panel: str, result: Result) -> Verdict:
-    """Known contexts give less regret than hidden ones, on the same instances."""
+    """The verdict on: known contexts give less regret than hidden ones, on the same instances."""
     found = paired_difference(result.final(HIDDEN), result.final(EXACT))
     return _of_difference(panel, "exact below hidden", found, "regret per agent, hidden minus exact")
 
 
 def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -> list[Verdict]:
-    """Regret per agent falls from each number of agents to the next."""
+    """The verdicts on: regret per agent falls from each number of agents to the next.
+
+    Args:
+        panel: the letter of the panel.
+        by_agents: the results by the number of agents, M.
+        label: the policy, `EXACT` or `HIDDEN`.
+    """
     return [
         _of_difference(
             panel,
@@ -69,14 +75,20 @@ def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -
 
 
 def _difference(first: Result, second: Result, label: str) -> Difference:
-    """Between two settings, over the trials that both have; they share seeds."""
+    """The paired difference between two settings, over the trials that both have; these share their seeds."""
     both = [trial for trial in first.trials if trial in set(second.trials)]
     one, other = (result.final(label)[[result.trials.index(trial) for trial in both]] for result in (first, second))
     return paired_difference(one, other)
 
 
 def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
-    """Coverage, bounds and communication, over the audited trials."""
+    """The verdicts on coverage, bounds and communication, over the audited trials.
+
+    Args:
+        panel: the letter of the panel.
+        result: the trials.
+        delta: the probability with which the widths may fail.
+    """
     exact = result.claims(EXACT)
     if not exact:
         return []
@@ -100,7 +112,7 @@ def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
 
 
 def _use(row: Mapping[str, float]) -> float:
-    """How much of its bound was used; a bound of 0 is used up by anything."""
+    """How much of its bound a claim has used, as a share; anything above 0 uses up a bound of 0."""
     return row["measured"] / row["bound"] if row["bound"] else float(row["measured"] > 0)
 
 
@@ -109,7 +121,7 @@ def _coverage(panel: str, covered: list[bool], delta: float) -> Verdict:
     verdict = "holds" if share.low >= 1 - delta else "fails" if share.high < 1 - delta else "undecided"
     explanation = f"all estimates within their widths in {sum(covered)} of {len(covered)} runs; claimed: {1 - delta:g}"
     if verdict == "undecided":
-        explanation += "; the interval contains it, more trials would decide"
+        explanation += "; the interval contains this share, more trials would decide"
     claim = f"exact: coverage of at least {1 - delta:g}"
     return Verdict(panel, claim, share.share, share.low, share.high, share.trials, verdict, explanation)
 

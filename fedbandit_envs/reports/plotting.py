@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.ids import short_name
 from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.statistics import student_band
@@ -205,7 +206,7 @@ def time_axis(axes: "Axes") -> None:
 
 def title(result: Result, leave_out: str = "") -> str:
     """The problem, its size, and the number of trials."""
-    name = result.experiment.environment.partition("/")[2].removesuffix("-v0")
+    name = short_name(result.experiment.environment)
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$"}
     sizes["max_cycles"] = f"$T = {result.steps(result.labels[0])[-1]:,}$".replace(",", "{,}")
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]

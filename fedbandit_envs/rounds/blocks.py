@@ -76,8 +76,17 @@ def _checked_plan(side: AgentSide, down: Message | None, remaining: int, shape: 
     return plan.checked(*shape)
 
 
-def checked_rows(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> list[IntArray]:
-    """The agents of each block, once they are known to be all agents, each once; None: one block of all."""
+def checked_rows(blocks: Sequence[Sequence[int]] | None, num_agents: int, *, name: str = "blocks") -> list[IntArray]:
+    """The agents of each block, if all blocks together hold every agent once.
+
+    Args:
+        blocks: the agents of each block; None: one block of all agents.
+        num_agents: the number of agents, M.
+        name: what the argument is called in a message.
+
+    >>> checked_rows([[2, 0], [1]], 3)
+    [array([2, 0]), array([1])]
+    """
     if blocks is None:
         return [np.arange(num_agents)]
     try:
@@ -87,7 +96,6 @@ def checked_rows(blocks: Sequence[Sequence[int]] | None, num_agents: int) -> lis
         whole = False
     if not whole or sorted(np.concatenate(rows).tolist()) != list(range(num_agents)):
         raise ValueError(
-            f"blocks: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}; "
-            "leave blocks out to keep all agents together"
+            f"{name}: expected lists that hold each agent from 0 to {num_agents - 1} once, none empty, got {blocks!r}"
         )
     return rows

@@ -22,10 +22,8 @@ from fedbandit_envs.rounds.checks import check_faults, check_plays, checked_envi
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
-from fedbandit_envs.rounds.turn import play_turn
+from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
-
-MOST_IDLE_ROUNDS = 1000  # rounds without a pull before a policy is taken to be stuck
 
 
 class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
@@ -159,7 +157,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
         turn = play_turn(self._agents, self._checkpoints, down, step, horizon, self._pull)
         self._taken += turn.plan.length
-        self._count_idle(turn.plan.length)
+        self._idle = idle_turns(self._idle, turn.plan.length, self.policy)
         delivery = Delivery()
         if self._taken < horizon:  # after the last step nothing is reported or charged: nobody would use it
             delivery = self.carrier.exchange(self._agents.report(turn.feedback), self._taken)
@@ -191,15 +189,6 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _count_steps(self, arms: IntArray) -> None:
         self._checkpoints.add_arms(arms)
         self._taken += len(arms)
-
-    def _count_idle(self, length: int) -> None:
-        """Count rounds without a pull; one with a pull makes good for all before it."""
-        self._idle = 0 if length else self._idle + 1
-        if self._idle > MOST_IDLE_ROUNDS:
-            raise ProtocolError(
-                f"{type(self.policy).__name__}: expected a pull within {MOST_IDLE_ROUNDS} rounds, got none; return "
-                "plans of positive length"
-            )
 
     def _pull(self, plan: CheckedPlan) -> Feedback:
         feedback: Feedback = stepped(self.env, plan) if self._stepwise else self.env.pull(plan)

@@ -4,9 +4,36 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
+from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
+
+MOST_IDLE_TURNS = 1000  # turns in a row without a pull before a policy is taken to be stuck
+
+
+class NeverPulls(ProtocolError):
+    """A policy whose agents have waited for too many turns in a row."""
+
+
+def idle_turns(before: int, length: int, policy: Policy) -> int:
+    """Count the turns in a row without a pull; a turn with a pull starts the count again.
+
+    Args:
+        before: the count before this turn.
+        length: the number of steps that this turn took.
+        policy: what plays; a message names it.
+
+    Raises:
+        NeverPulls: there were more than `MOST_IDLE_TURNS` such turns in a row.
+    """
+    idle = 0 if length else before + 1
+    if idle > MOST_IDLE_TURNS:
+        raise NeverPulls(
+            f"{type(policy).__name__}: expected a pull within {MOST_IDLE_TURNS} rounds, got none; return plans of "
+            "positive length"
+        )
+    return idle
 
 
 class Turn(NamedTuple):

@@ -12,7 +12,8 @@ from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.rounds.loop import MOST_IDLE_ROUNDS, CommunicationRounds
+from fedbandit_envs.rounds.loop import CommunicationRounds
+from fedbandit_envs.rounds.turn import NeverPulls
 
 Blocks = Sequence[Sequence[int]]
 
@@ -216,7 +217,7 @@ class WatchedRounds(CommunicationRounds):
             super().advance()
         except PolicyFault:
             raise
+        except NeverPulls as error:
+            raise self._watch.fault("never pulls", str(error)) from error
         except ProtocolError as error:
-            if self._idle > MOST_IDLE_ROUNDS:
-                raise self._watch.fault("never pulls", str(error)) from error
             raise self._watch.fault("breaks the protocol", str(error)) from error

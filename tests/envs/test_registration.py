@@ -14,7 +14,7 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.envs import ids
 from fedbandit_envs.envs.registration import problem_class, registered_environments
-from fedbandit_envs.federation.rewards import SimulatedRewards
+from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
 
 WHERE = "own_problems:TwoArms"

@@ -1,3 +1,5 @@
+"""Executors: every task comes back, whoever computes it, and lost workers are replaced."""
+
 import os
 import subprocess
 import sys

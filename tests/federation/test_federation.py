@@ -1,26 +1,23 @@
-"""Clients and server that share nothing but packets play as in one process, and as its fault model when some fail."""
+"""Clients and server that share nothing but packets play as in one process."""
 
-import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
-from federation_loop import Loop, Tamper, assert_same, federated, in_process, settings
+from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, federated, in_process, settings
 
-from fedbandit_envs import ProtocolError, policy_names
+from fedbandit_envs import ProtocolError, ServerSide, policy_names
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
-from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.federation.wire import Packet, pack
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
+from fedbandit_envs.federation.wire import pack
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy
-from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
-EACH_ITS_OWN = [[agent] for agent in range(6)]
-SEVERAL = [[4, 5], [2, 0, 1], [3]]
 POLICIES = [name for name in policy_names() if not name.startswith("Test-")]
 
 
@@ -91,203 +88,71 @@ def test_a_client_of_other_constants_is_refused() -> None:
         SimulatedRewards(np.array([0]), one.source()).view(other.constants)
 
 
-def nonsense(packet: Packet) -> Packet:
-    return {"header": "nonsense"}
+def test_a_client_is_paid_by_the_reward_source_that_it_names_itself(tmp_path: Path) -> None:
+    of, agents = settings("Fed-PECD"), np.array([1])
+    node = {"agents": "1", "folder": str(tmp_path), "rewards": "failing_rewards:FailsOnce"}
+    client = Client(of.make_policy(), of.constants, reward_source(agents, of.source(), node))
+    with pytest.raises(RuntimeError, match="the till is closed"):
+        client.answer(pack({"verb": "play", "turn": 0}, [None]))
+    of_server = {**of.source(), "rewards": "failing_rewards:FailsOnce"}
+    assert type(reward_source(agents, of_server, {"agents": "1"})) is SimulatedRewards
 
 
-def other_shape(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    for form in header["messages"][0]["arrays"].values():
-        form["shape"].append(1)
-    return {**packet, "header": json.dumps(header)}
+class Waits(Policy):
+    """Never pulls, and has no server."""
+
+    def agents(self, view: View) -> AgentSide:
+        class Agents(AgentSide):
+            def plan(self, down: Message | None, remaining: int) -> Plan:
+                return Plan.wait(*view.psi.shape[:2])
+
+            def report(self, feedback: Feedback) -> None:
+                return None
+
+        return Agents()
 
 
-def more_arms(packet: Packet) -> Packet:
-    """As if the client had another number of arms."""
-    agents = np.array(json.loads(packet["header"])["messages"][0]["agents"])
-    theta = np.ones((len(agents), 7, 3))
-    return again(packet, "estimates", {"theta": theta}, agents, {"theta": np.ones((len(agents), 7), dtype=bool)})
+class WaitsForServer(Waits):
+    """Never pulls, and has a server."""
+
+    def server(self, view: ServerView) -> ServerSide:
+        class Server(ServerSide):
+            def answer(self, up: Message) -> None:
+                return None
+
+        return Server()
 
 
-def again(packet: Packet, kind: str, arrays: object, agents: object, present: object) -> Packet:
-    from fedbandit_envs import Message
-
-    header = json.loads(packet["header"])
-    header.pop("messages")
-    return pack(header, [Message(kind, arrays, agents, present)])  # type: ignore[arg-type]
-
-
-def not_a_number(packet: Packet) -> Packet:
-    name = next(name for name in packet if name.startswith("0/") and not name.endswith("?"))
-    content = packet[name]
-    assert isinstance(content, bytes)
-    return {**packet, name: np.array([np.nan]).tobytes() + content[8:]}
-
-
-def unknown_agent(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    header["agents"] = [17]
-    return {**packet, "header": json.dumps(header)}
-
-
-def anothers_rows(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    header["messages"][0]["agents"] = [5] * len(header["messages"][0]["agents"])
-    return {**packet, "header": json.dumps(header)}
-
-
-def another_client(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    header["agents"], header["messages"][0]["agents"] = [5], [5]
-    return {**packet, "header": json.dumps(header)}
-
-
-def old_round(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    return {**packet, "header": json.dumps({**header, "turn": header["turn"] - 1})}
-
-
-def odd_length(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    return {**packet, "header": json.dumps({**header, "length": header["length"] + 1})}
-
-
-def negative_length(packet: Packet) -> Packet:
-    header = json.loads(packet["header"])
-    return {**packet, "header": json.dumps({**header, "length": -5})}
-
-
-def error(packet: Packet) -> str:
-    return "failed: out of memory"
-
-
-@pytest.mark.parametrize(
-    ("tamper", "reason"),
-    [
-        (nonsense, "unreadable"),
-        (other_shape, "form of the message"),
-        (more_arms, "form of the message"),
-        (not_a_number, "sent NaN or infinity in theta"),
-        (unknown_agent, "spoke for an unknown agent, 17"),
-        (anothers_rows, "sent rows of agents that are not its own"),
-        (another_client, "is [1]"),
-        (old_round, "answered turn 1 in turn 2"),
-        (odd_length, "length of the plan: expected 6 as most others have, got 7"),
-        (negative_length, "unreadable: expected a whole number for length"),
-        (error, "failed: out of memory"),
-    ],
-)
-def test_garbage_costs_its_sender_that_round_and_is_recorded(tamper: Tamper, reason: str) -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, EACH_ITS_OWN)
-    loop.tampered[1, 2] = tamper
-    coordinator = federated(loop)
-    assert [(fault.agent, fault.round) for fault in coordinator.faults] == [(1, 2)]
-    assert reason in coordinator.faults[0].reason
-    assert_same(loop, coordinator, in_process(of, Faults(schedule={1: [2]})))
-
-
-@pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE"])
-@pytest.mark.parametrize("lost", [[0], [1], [2], [0, 1], [2, 3, 4], [1, 4, 5], list(range(12))])
-def test_a_client_that_dies_and_comes_back_plays_as_the_fault_model_says(name: str, lost: list[int]) -> None:
-    of = settings(name)
-    loop = Loop(of, SEVERAL)
-    # It gets nothing: in the turn of its return it catches up on what it has missed.
-    loop.dead = {(1, turn) for turn in lost}
-    coordinator = federated(loop, quorum=0.3)
-    history = in_process(of, Faults(schedule=dict.fromkeys([0, 1, 2], lost)))
-    assert_same(loop, coordinator, history)
-    lost_reports = {(fault.agent, fault.round) for fault in coordinator.faults}
-    assert lost_reports == {(fault.agent, fault.round) for fault in history.faults}
-    reasons = {fault.reason for fault in coordinator.faults}
-    assert reasons <= {"no answer within 120 s", "its client is unknown"}
-
-
-def test_an_answer_that_came_too_late_is_a_lost_report_and_nothing_more() -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, SEVERAL)
-    loop.tampered[2, 3] = lambda packet: "no answer within 120 s"  # the client has played the turn
-    coordinator = federated(loop)
-    assert_same(loop, coordinator, in_process(of, Faults(schedule={3: [3]})))
-
-
-def test_a_client_that_has_lost_its_state_plays_its_turns_again() -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, SEVERAL)
+def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = settings("Uniform")
+    monkeypatch.setattr(Settings, "make_policy", lambda self: WaitsForServer())
+    loop = Loop(of, [range(6)])
     coordinator = Coordinator(of.make_policy(), of.server_view, loop)
-    for _ in range(3):
+    for _ in range(999):
         coordinator.advance()
-    del loop.states[2]  # its SuperNode was started again
+    again = Coordinator(of.make_policy(), of.server_view, loop)  # a server that is started again goes on counting
+    again.restore(coordinator.snapshot())
+    again.advance()
+    with pytest.raises(ProtocolError, match="WaitsForServer: expected a pull within 1000 rounds, got none"):
+        again.advance()
+
+
+def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
+    of = settings("Fed-PECD")
+    coordinator = Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL))
+    seen = []
     while not coordinator.done:
+        before = coordinator.step
         coordinator.advance()
-    assert coordinator.faults == []
-    assert_same(loop, coordinator, in_process(of))
+        seen.append((coordinator.step > before, coordinator.snapshot()["idle"]))
+    assert set(seen) == {(True, 0), (False, 1)}
 
 
-class Moving(Loop):
-    """Its third client goes away and comes back under another number."""
-
-    def nodes(self) -> list[int]:
-        return [0, 1, 2] if self.turn < 3 else [0, 1] if self.turn < 5 else [0, 1, 7]
-
-    def exchange(self, requests: dict[int, Packet], timeout: float) -> dict[int, Packet | str]:  # type: ignore[override]
-        answers = super().exchange({2 if node == 7 else node: packet for node, packet in requests.items()}, timeout)
-        return {7 if node == 2 and 7 in requests else node: answer for node, answer in answers.items()}
-
-
-def test_a_client_may_come_back_under_another_number() -> None:
-    of = settings("Fed-PECD")
-    loop = Moving(of, SEVERAL)
-    coordinator = federated(loop)
-    reasons = [(fault.agent, fault.round, fault.reason) for fault in coordinator.faults]
-    assert reasons == [(3, 3, "not connected"), (3, 4, "not connected")]
-    loop.turn = 0  # for its nodes to be the first ones again
-    assert_same(loop, coordinator, in_process(of, Faults(schedule={3: [3, 4]})))
-
-
-def test_below_the_quorum_the_run_stops_and_goes_on_from_its_saved_state_as_if_nothing_had_been() -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, SEVERAL)
-    first = Coordinator(of.make_policy(), of.server_view, loop, quorum=0.5)
-    first.advance()
-    first.advance()
-    saved = first.snapshot()
-    loop.dead = {(0, 2), (1, 2)}
-    with pytest.raises(
-        QuorumLost, match=r"round 2: expected to hear from at least 50% of 6 agents, got 1 \(agent 0: no"
-    ):
-        first.advance("results/mine")
-    second = Coordinator(of.make_policy(), of.server_view, loop, quorum=0.5)
-    second.restore(saved)
-    while not second.done:
-        second.advance()
-    assert second.faults == []
-    assert_same(loop, second, in_process(of))
-
-
-def test_without_any_answer_the_run_stops_whatever_the_quorum() -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, SEVERAL)
-    loop.dead = {(node, 1) for node in range(3)}
-    with pytest.raises(QuorumLost, match="got 0"):
-        federated(loop, quorum=0.0)
-
-
-def test_plans_of_different_lengths_are_refused_with_the_reason() -> None:
-    of = Settings.simulated(
-        "Fed-PECD", {"pad": False}, "fedbandit/Synthetic-v0", {"num_agents": 6, "max_cycles": 300}, 3
-    )
-    with pytest.raises(QuorumLost, match="length of the plan: expected"):
-        federated(Loop(of, EACH_ITS_OWN), quorum=1.0)
-
-
-def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = settings("Fed-PECD")
-    loop = Loop(of, SEVERAL)
-    coordinator = Coordinator(of.make_policy(), of.server_view, loop)
-    monkeypatch.setattr(type(coordinator._carrier.server), "answer", lambda self, up: 1 / 0)
-    with pytest.raises(ProtocolError, match="expected to answer the messages of turn 0, got ZeroDivisionError"):
-        coordinator.advance()
+def test_a_client_without_a_server_that_never_pulls_stops_by_itself() -> None:
+    of = settings("Uniform")
+    client = Client(Waits(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()))
+    with pytest.raises(ProtocolError, match="Waits: expected a pull within 1000 rounds, got none"):
+        client.answer(pack({"verb": "play", "turn": 0}, [None]))
 
 
 def test_settings_survive_flowers_configuration() -> None:

@@ -1,34 +1,33 @@
 """Over real Flower processes: SuperLink, SuperNodes and an app process for each message."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from federation_loop import Loop, federated, in_process, settings
-from proc import children_of, listening, running_with
+from histories import assert_same_history
+from proc import children_of, listening, running_with, started_with
 
-from fedbandit_envs import History
 from fedbandit_envs.federation.local import FederationError, federate
-from fedbandit_envs.federation.processes import Processes
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
-pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # their warnings are not ours
+pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
 flwr = pytest.importorskip("flwr")
 
 
 @pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def out(tmp_path: Path) -> Iterator[Path]:
     """A folder; every process that was started for it must be gone in the end."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
     yield tmp_path
     assert processes_of(tmp_path) == []
 
@@ -40,14 +39,6 @@ def processes_of(folder: Path) -> list[int]:
 def of(policy: str, agents: int, horizon: int) -> Settings:
     """With 10 arms: 10 steps of initialisation, then phases of 12, 14, ... steps, each after a turn without pulls."""
     return settings(policy, num_agents=agents, num_arms=10, max_cycles=horizon)
-
-
-def assert_same(one: History, other: History) -> None:
-    np.testing.assert_array_equal(one.steps, other.steps)
-    np.testing.assert_array_equal(one.pulls, other.pulls)
-    np.testing.assert_array_equal(one.active, other.active)
-    np.testing.assert_array_equal(one.ledger.per_agent, other.ledger.per_agent)
-    np.testing.assert_array_equal(one.ledger.per_round, other.ledger.per_round)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +57,7 @@ def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
         addresses.update(listening(set(processes_of(out))))
 
     history = federate(run, clients, out=out, on_progress=on_progress)
-    assert_same(history, in_process(run))
+    assert_same_history(history, in_process(run))
     assert history.faults == ()
     assert turns == list(range(len(turns)))
     assert len(addresses) == 1 + clients
@@ -89,29 +80,26 @@ def test_flower_carries_the_counted_bytes_and_little_else() -> None:
     assert counted < sum(sizes) < counted + 600 * len(packets)
 
 
-class Killing:
-    """Kills the SuperNodes of some clients, with all their children, after a turn."""
+def kill_after_first_turn(out: Path, clients: list[int]) -> Callable[[dict[str, Any]], None]:
+    """Kills the SuperNodes of these clients, with all their children, after turn 0."""
 
-    def __init__(self, turn: int, clients: list[int]):
-        self._turn, self._clients = turn, clients
-        self._processes: Processes | None = None
-
-    def started(self, processes: Processes) -> None:
-        self._processes = processes
-
-    def progress(self, turn: dict[str, Any]) -> None:
-        if turn["turn"] == self._turn:
-            assert self._processes is not None
-            for client in self._clients:
-                supernode = self._processes.pid(f"client-{client:03d}")
-                for pid in {supernode, *children_of(supernode)}:
+    def on_progress(turn: dict[str, Any]) -> None:
+        for client in clients if turn["turn"] == 0 else ():
+            (supernode,) = started_with(str(client_folder(out, client) / "node.toml"))
+            for pid in {supernode, *children_of(supernode)}:
+                with contextlib.suppress(ProcessLookupError):  # a child may have ended by itself
                     os.kill(pid, signal.SIGKILL)
+
+    return on_progress
+
+
+def client_folder(out: Path, client: int) -> Path:
+    return out / "clients" / f"{client:03d}"
 
 
 def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> None:
     run = of("Fed-PECD", 3, 13)
-    killing = Killing(0, [1])
-    history = federate(run, 3, out=out, timeout=30, on_progress=killing.progress, on_start=killing.started)
+    history = federate(run, 3, out=out, timeout=30, on_progress=kill_after_first_turn(out, [1]))
     assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 1), (1, 2)]
     assert np.isfinite(history.regret()[:, [0, 2]]).all()
     assert (history.pulls[-1].sum(axis=1) == [13, 10, 13]).all()
@@ -122,19 +110,28 @@ def test_a_supernode_killed_in_the_middle_is_left_out_and_named(out: Path) -> No
 
 def test_without_a_quorum_the_run_stops_and_goes_on_later_as_if_nothing_had_been(out: Path) -> None:
     run = of("Fed-PE", 3, 13)
-    killing = Killing(0, [0, 1])
     with pytest.raises(QuorumLost, match=rf"round 1: expected .* 50% of 3 agents, got 1 .* from the state in {out}"):
-        federate(run, 3, out=out, timeout=25, on_progress=killing.progress, on_start=killing.started)
+        federate(run, 3, out=out, timeout=25, on_progress=kill_after_first_turn(out, [0, 1]))
     assert processes_of(out) == []
     history = federate(run, 3, out=out)
-    assert_same(history, in_process(run))
+    assert_same_history(history, in_process(run))
 
 
-def test_a_reward_source_of_the_supernodes_own_that_fails_costs_that_round(out: Path) -> None:
+def test_a_client_that_fails_loses_its_reports_and_nothing_more(out: Path) -> None:
     run = of("Fed-PECD", 3, 13)
-    history = federate(run, 3, out=out, rewards={1: "flower_rewards:FailsOnce"})
-    assert [(fault.agent, fault.round) for fault in history.faults] == [(1, 0)]
-    assert_same(history, in_process(run, Faults(schedule={1: [0]})))
+    torn = client_folder(out, 1) / "state.npz"
+    torn.parent.mkdir(parents=True)
+    torn.write_bytes(b"not a state")
+
+    def repair(turn: dict[str, Any]) -> None:
+        if turn["turn"] == 0:
+            torn.unlink()
+
+    history = federate(run, 3, out=out, on_progress=repair)
+    rounds = [fault.round for fault in history.faults]
+    assert rounds in ([0], [0, 1])  # the next turn may begin before the file is gone
+    assert {fault.agent for fault in history.faults} == {1}
+    assert_same_history(history, in_process(run, Faults(schedule={1: rounds})))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

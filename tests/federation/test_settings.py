@@ -2,10 +2,12 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from refusals import assert_refused
 
-from fedbandit_envs.federation.local import write_node
+from fedbandit_envs.federation.local import client_blocks, write_node
 from fedbandit_envs.federation.settings import write_app
 
 
@@ -22,5 +24,6 @@ def test_any_path_comes_back_from_the_files(name: str, tmp_path: Path) -> None:
     assert app["components"]["serverapp"] == "fedbandit_envs.federation.flower:server_app"
 
 
-def test_a_supernode_may_name_its_own_reward_source(tmp_path: Path) -> None:
-    assert tomllib.loads(write_node(tmp_path, [1], "mine:Rewards").read_text())["rewards"] == "mine:Rewards"
+@pytest.mark.parametrize("clients", [0, 4, True, [[0], [1]], [[0, 1], [1, 2]], [[0, 1, 2], []], [["0", "1", "2"]], "3"])
+def test_clients_that_do_not_hold_each_agent_once_are_refused(clients: Any) -> None:
+    assert_refused(lambda: client_blocks(clients, 3), "clients: expected")

@@ -8,11 +8,13 @@ import numpy as np
 from fedbandit_envs import History, play, storage
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator
-from fedbandit_envs.federation.rewards import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
 from fedbandit_envs.rounds.faults import Faults
 
+EACH_ITS_OWN = [[agent] for agent in range(6)]  # the agents of each client: one
+SEVERAL = [[4, 5], [2, 0, 1], [3]]  # the agents of each client: some, in any order
 Tamper = Callable[[Packet], Packet | str]
 
 

@@ -16,6 +16,16 @@ def running_with(variable: str) -> list[int]:
     return found
 
 
+def started_with(argument: str) -> list[int]:
+    """The processes whose command has this argument."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has ended, or is somebody else's
+            if _runs(process) and argument in process.cmdline():
+                found.append(process.pid)
+    return found
+
+
 def children_of(pid: int) -> set[int]:
     """All processes below one, without those that have ended."""
     found = set()

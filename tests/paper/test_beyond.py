@@ -1,35 +1,36 @@
 """The comparison beyond the paper, on a small scale: what it runs, writes and decides."""
 
 import csv
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from fedbandit_envs.cli.main import main
-from fedbandit_envs.paper import beyond, robustness
+from fedbandit_envs.paper import beyond, panels, robustness
 
-
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setattr(beyond, "LONG", 2**6)
-    monkeypatch.setattr(beyond, "SHORT", 2**4)
-    monkeypatch.setattr(beyond, "AGENTS", 3)
-    one_spread = {name: (of, arguments, spreads[1:2]) for name, (of, arguments, spreads) in beyond.FAMILIES.items()}
-    monkeypatch.setattr(beyond, "FAMILIES", one_spread)
-    monkeypatch.setattr(robustness, "HORIZON", 2**7)
-    kept = (
+SMALL = beyond.BeyondScale(
+    agents=3,
+    long=2**6,
+    short=2**4,
+    families={name: replace(family, spreads=family.spreads[1:2]) for name, family in beyond.FAMILIES.items()},
+    wrong=2**7,
+    cases=(
         "all assumptions right",
         "centre of mu off by its spread",
         "noise of Student's t with 3 degrees",
         "2 agents",
-    )
-    monkeypatch.setattr(robustness, "CASES", {name: robustness.CASES[name] for name in kept})
+    ),
+)
 
 
-@pytest.mark.slow
-def test_every_setting_is_run_and_told(small, tmp_path):
-    found = beyond.beyond(tmp_path, trials=1, executor="serial")
-    assert set(found.long) == set(found.short) == set(beyond.settings()) == set(found.goals["setting"])
+def test_every_setting_is_run_and_reported(tmp_path):
+    found = beyond.beyond(tmp_path, trials=1, executor="serial", scale=SMALL)
+    settings = {name for family in SMALL.families for name in SMALL.families[family].settings(family)}
+    assert set(found.long) == set(found.short) == settings == set(found.goals["setting"])
+    assert found.robustness["case"] == list(SMALL.cases)
+    assert {result.experiment.arguments["max_cycles"] for result in found.long.values()} == {2**6}
     assert {setting.partition("-")[0] for setting in found.long} == {"synthetic", "movielens", "household", "linear"}
     assert {"KK-UCB", "DisLinUCB", "Fed-CI", "Fed-PECD"} <= set(found.short["linear"].labels)
     names = ("report.md", "goals.csv", "robustness.csv", "long.csv", "spread.png", "communication.pdf")
@@ -39,10 +40,11 @@ def test_every_setting_is_run_and_told(small, tmp_path):
     assert float(row["Fed-CI"]) == pytest.approx(found.long[row["setting"]].final("Fed-CI").mean())
 
 
-def test_the_command_shows_the_goals(small, tmp_path, capsys, monkeypatch):
+def test_the_command_shows_the_goals(tmp_path, capsys, monkeypatch):
     shown = {"setting": ["synthetic-0.1"], "goal": ["holds"]}
     monkeypatch.setattr(beyond, "beyond", lambda *_, **__: beyond.Beyond({}, {}, shown, {}))
-    monkeypatch.setattr("fedbandit_envs.paper.panels.HORIZON", 2**7)
+    few = panels.PaperScale(agents=(4,), compared_at=4, horizon=2**7, audited=2)
+    monkeypatch.setattr(panels, "reproduce", partial(panels.reproduce, scale=few))
     main(["reproduce", "--beyond", "--panel", "a", "--trials", "2", "--executor", "serial", "--out", str(tmp_path)])
     assert "synthetic-0.1  holds" in capsys.readouterr().out
 

@@ -3,6 +3,7 @@
 import csv
 import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +13,27 @@ from compiling import COMPILED_OR_NOT
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
-from fedbandit_envs.paper import grid
-from fedbandit_envs.paper import panels as reproduce
+from fedbandit_envs.paper import grid, panels
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, exact_below_hidden, falls_with_agents, theory
 from fedbandit_envs.rounds.ledger import COUNTS
 
-
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (reproduce, grid):
-        monkeypatch.setattr(module, "AGENTS", (4, 6, 8))
-        monkeypatch.setattr(module, "COMPARED_AT", 6)
-    monkeypatch.setattr(reproduce, "HORIZON", 2**8)
-    monkeypatch.setattr(reproduce, "AUDITED", 2)
-    monkeypatch.setattr(grid, "STDS", (0.05,))
-    monkeypatch.setattr(grid, "WIDTHS", (1.0,))
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_small(monkeypatch)
+SMALL = panels.PaperScale(agents=(4, 6, 8), compared_at=6, horizon=2**8, audited=2)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, reproduce.Reproduction]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, panels.Reproduction]:
     """All panels, once."""
     out = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        make_small(monkeypatch)
-        return out, reproduce.reproduce(out, trials=3, executor="serial")
+    return out, panels.reproduce(out, trials=3, executor="serial", scale=SMALL)
 
 
-def test_reproduce_writes_figure_numbers_verdicts_and_report(whole: tuple[Path, reproduce.Reproduction]) -> None:
+@pytest.fixture
+def small_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command `fedbandit reproduce`, which has no options for its scale, at a small one."""
+    monkeypatch.setattr(panels, "reproduce", partial(panels.reproduce, scale=SMALL))
+
+
+def test_reproduce_writes_figure_numbers_verdicts_and_report(whole: tuple[Path, panels.Reproduction]) -> None:
     out, found = whole
     names = {path.name for path in out.iterdir()}
     tables = {f"{table}{suffix}" for table in ("numbers", "verdicts") for suffix in (".csv", ".json", ".md")}
@@ -59,36 +50,39 @@ def test_reproduce_writes_figure_numbers_verdicts_and_report(whole: tuple[Path, 
 
 
 def test_one_panel_runs_only_what_it_needs(tmp_path: Path) -> None:
-    found = reproduce.reproduce(tmp_path, "a", trials=2, executor="serial")
+    found = panels.reproduce(tmp_path, "a", trials=2, executor="serial", scale=SMALL)
     assert list(found.results) == ["synthetic-M6"]
     assert {verdict.panel for verdict in found.verdicts} == {"a"}
 
 
 def test_panels_share_their_runs(tmp_path: Path) -> None:
-    reproduce.reproduce(tmp_path, "a", trials=2, executor="serial")
+    panels.reproduce(tmp_path, "a", trials=2, executor="serial", scale=SMALL)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/trial_*")}
-    reproduce.reproduce(tmp_path, "ab", trials=2, executor="serial")
+    panels.reproduce(tmp_path, "ab", trials=2, executor="serial", scale=SMALL)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_the_figure_has_the_four_panels(whole: tuple[Path, reproduce.Reproduction]) -> None:
+def test_the_figure_has_the_four_panels(whole: tuple[Path, panels.Reproduction]) -> None:
     results = whole[1].results
-    axes = reproduce.figure(results).axes
+    axes = panels.figure(results, scale=SMALL).axes
     assert [ax.get_title()[:3] for ax in axes] == ["(a)", "(b)", "(c)", "(d)"]
     assert [len(ax.lines) for ax in axes] == [2, 3, 2, 3]
-    assert len(reproduce.figure(results, "b").axes) == 1
+    assert len(panels.figure(results, "b", SMALL).axes) == 1
 
 
 def test_the_paper_s_settings_are_as_stated() -> None:
+    assert [panels.PaperScale().agents_of(panel) for panel in "abcd"] == [(100,), (50, 100, 150)] * 2
     for problem, noise in (("synthetic", 1.0), ("movielens", 1e-3)):
-        experiment = reproduce.experiment(problem, 100, 1).resolved()
+        experiment = panels.experiment(problem, 100, 1).resolved()
         assert experiment.arguments["error"] == "classical"
         assert experiment.arguments["noise_std"] == noise
+        assert experiment.arguments["max_cycles"] == 2**17
         for spec in experiment.policies:
             chosen = {name: spec.parameters[name] for name in ("delta", "width", "sigma", "first", "growth")}
             assert chosen == {"delta": 0.1, "width": 1.0, "sigma": 1.0, "first": 1, "growth": 2}
 
 
+@pytest.mark.usefixtures("small_command")
 @pytest.mark.parametrize("compiled", COMPILED_OR_NOT)
 def test_the_report_says_whether_it_is_of_compiled_runs(tmp_path: Path, compiled: bool) -> None:
     options = ["--panel", "a", "--trials", "2", "--out", str(tmp_path), "--executor", "serial"]
@@ -98,6 +92,7 @@ def test_the_report_says_whether_it_is_of_compiled_runs(tmp_path: Path, compiled
     assert [spec.parameters["compiled"] for spec in ran] == [compiled] * 2
 
 
+@pytest.mark.usefixtures("small_command")
 def test_the_command_prints_verdicts_and_explains_what_does_not_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,7 +104,8 @@ def test_the_command_prints_verdicts_and_explains_what_does_not_hold(
 
 
 def test_the_grid_has_a_row_per_cell_with_both_verdicts(tmp_path: Path) -> None:
-    table = grid.grid(tmp_path, trials=2, executor="serial")
+    cells = [cell for cell in grid.all_cells() if (cell.context_std, cell.width) == (0.05, 1.0)]
+    table = grid.grid(tmp_path, trials=2, executor="serial", cells=cells, scale=SMALL)
     assert len(table["problem"]) == 4
     assert set(table["error"]) == {"classical", "berkson"}
     text = (tmp_path / "grid.md").read_text()
@@ -139,7 +135,7 @@ def made(exact: Any, hidden: Any, claims: list[dict[str, Any]] | None = None) ->
                 run["audit"] = {str(number): claim for number, claim in enumerate(claims)}
             policies[str(place)] = run
         records.append({"trial": trial, "seed": "0", "policies": policies})
-    return fb.Result(replace(reproduce.experiment("synthetic", 2, 1), trials=len(records)), records)
+    return fb.Result(replace(panels.experiment("synthetic", 2, 1), trials=len(records)), records)
 
 
 NOISE = np.random.default_rng(0).normal(size=12)
@@ -190,7 +186,7 @@ def test_no_audits_no_verdicts_on_theory() -> None:
 
 
 def test_labels_are_those_of_the_experiments() -> None:
-    assert reproduce.experiment("synthetic", 10, 1).labels == [EXACT, HIDDEN]
+    assert panels.experiment("synthetic", 10, 1).labels == [EXACT, HIDDEN]
 
 
 # --- the script -----------------------------------------------------------------------------------------------------

@@ -77,6 +77,10 @@ class TestPlan:
         assert_refused(
             lambda: plan([[-1, 0]], [0], length).checked(1, 2), "plan.explore: expected counts of at least 0"
         )
+        # These pulls add up to 1, so only the numbers themselves show that one of them is below 0.
+        assert_refused(
+            lambda: plan([[-1, 2]], [0], length).checked(1, 2), "plan.explore: expected counts of at least 0, got -1"
+        )
 
     @pytest.mark.parametrize("pulls", [2.5, -1])
     def test_exploring_each_arm_takes_a_whole_number(self, pulls):

@@ -21,7 +21,7 @@ def make(horizon=20, **keywords):
 
 
 @dataclass(frozen=True)
-class Told(fb.Policy):
+class Scripted(fb.Policy):
     """Does and says what its functions return; remembers what it got."""
 
     plan: Any
@@ -29,13 +29,13 @@ class Told(fb.Policy):
     answer: Any = None
 
     def agents(self, view):
-        return ToldAgents(self, view)
+        return ScriptedAgents(self, view)
 
     def server(self, view):
-        return ToldServer(self)
+        return ScriptedServer(self)
 
 
-class ToldAgents(fb.AgentSide):
+class ScriptedAgents(fb.AgentSide):
     def __init__(self, policy, view):
         self.policy, self.view, self.turn = policy, view, -1
 
@@ -47,7 +47,7 @@ class ToldAgents(fb.AgentSide):
         return self.policy.report(self, feedback) if self.policy.report else None
 
 
-class ToldServer(fb.ServerSide):
+class ScriptedServer(fb.ServerSide):
     def __init__(self, policy):
         self.policy = policy
 
@@ -73,7 +73,7 @@ def test_the_first_plan_gets_nothing_and_later_ones_the_answer_to_the_last_repor
     def answer(up):
         return fb.Message("sum", {"sum": up["number"].sum()})
 
-    fb.play(make(horizon=3), Told(plan, hello, answer))
+    fb.play(make(horizon=3), Scripted(plan, hello, answer))
     assert got == [(None, 3), (("sum", 30.0), 2), (("sum", 30.0), 1)]
 
 
@@ -82,7 +82,7 @@ def test_when_nobody_speaks_the_server_is_not_asked_and_no_round_is_counted():
         return hello(side, feedback) if side.turn % 2 == 0 else None
 
     asked = []
-    policy = Told(play_first, speak_at_even_turns, lambda up: asked.append(up.agents.tolist()))
+    policy = Scripted(play_first, speak_at_even_turns, lambda up: asked.append(up.agents.tolist()))
     history = fb.play(make(horizon=6), policy)
     assert asked == [[0, 1, 2]] * 3
     assert history.ledger.rounds == 3
@@ -103,7 +103,7 @@ def test_an_answer_reaches_those_it_is_for_and_the_others_get_nothing():
         agents = np.array(answers.pop(0), dtype=np.int64)
         return fb.Message("row", {"row": agents * 100}, agents)
 
-    fb.play(make(horizon=4), Told(plan, hello, answer), blocks=[[1], [2], [0]])
+    fb.play(make(horizon=4), Scripted(plan, hello, answer), blocks=[[1], [2], [0]])
     assert got == {0: [None, [0], None, None], 1: [None, None, [100], None], 2: [None, [200], None, None]}
 
 
@@ -117,7 +117,7 @@ def test_rows_of_an_answer_come_in_the_order_of_the_block():
     def answer(up):
         return fb.Message("row", {"row": np.array([20, 10])}, np.array([2, 1]))
 
-    fb.play(make(horizon=2), Told(plan, hello, answer), blocks=[[2, 0, 1]])
+    fb.play(make(horizon=2), Scripted(plan, hello, answer), blocks=[[2, 0, 1]])
     assert got == [None, ([2, 1], [20, 10])]
 
 
@@ -126,7 +126,7 @@ def test_a_round_lasts_the_longest_plan_and_the_others_go_on_with_their_arm():
         (agent,) = side.view.agents.tolist()
         return fb.Plan(np.array([[1, 0]]), np.array([1]), [1, 4, 2][agent])
 
-    history = fb.play(make(horizon=4), Told(plan), blocks=[[0], [1], [2]], record=True)
+    history = fb.play(make(horizon=4), Scripted(plan), blocks=[[0], [1], [2]], record=True)
     (only,) = history.exchanges
     assert only.plan.length == 4
     assert only.feedback.explored.tolist() == [[1, 0]] * 3
@@ -139,7 +139,7 @@ def test_the_last_plan_is_cut_at_the_horizon_and_nothing_is_said_after_it():
         n = len(side.view.agents)
         return fb.Plan(np.full((n, 2), 3), np.zeros(n, dtype=np.int64), 8)
 
-    history = fb.play(make(horizon=12), Told(plan, hello), record=True)
+    history = fb.play(make(horizon=12), Scripted(plan, hello), record=True)
     first, last = history.exchanges
     assert first.feedback.pulls().tolist() == [[5, 3]] * 3
     assert last.feedback.pulls().tolist() == [[3, 1]] * 3
@@ -153,12 +153,17 @@ def test_idle_rounds_are_legal_and_bounded():
         def plan(side, down, remaining):
             return play_first(side, down, remaining) if side.turn % rounds == rounds - 1 else fb.Plan.wait(3, 2)
 
-        return Told(plan)
+        return Scripted(plan)
 
     history = fb.play(make(horizon=3), patience(50))
     assert history.steps[-1] == 3
     assert history.steps.tolist() == [1, 2, 3]  # no checkpoint for a round without pulls
-    assert_refused(lambda: fb.play(make(), patience(10**9)), "Told", "a pull within 1000 rounds, got none")
+    assert_refused(lambda: fb.play(make(), patience(10**9)), "Scripted", "a pull within 1000 rounds, got none")
+    # The limit is on rounds in a row: each pull here follows 700 rounds without one, 1400 together.
+    assert fb.play(make(horizon=2), patience(701)).steps[-1] == 2
+    # 1000 rounds without a pull are allowed, and one more is not.
+    assert fb.play(make(horizon=1), patience(1001)).steps[-1] == 1
+    assert_refused(lambda: fb.play(make(horizon=1), patience(1002)), "a pull within 1000 rounds, got none")
 
 
 @pytest.mark.parametrize("stepwise", [False, True])
@@ -167,7 +172,7 @@ def test_plans_of_other_types_of_whole_numbers_are_the_same_plans(stepwise, tmp_
         n = len(side.view.agents)
         return fb.Plan(np.ones((n, 2), dtype=np.uint8), np.ones(n, dtype=np.int32), np.int64(200))
 
-    rounds = fb.CommunicationRounds(make(horizon=500), Told(plan), stepwise=stepwise, record=True)
+    rounds = fb.CommunicationRounds(make(horizon=500), Scripted(plan), stepwise=stepwise, record=True)
     rounds.reset(seed=0)
     rounds.advance()
     storage.save(tmp_path / "state", rounds.snapshot())
@@ -189,7 +194,7 @@ def test_feedback_can_only_be_read(length, stepwise, blocks):
             with pytest.raises(ValueError, match="read-only"):
                 array[:] = 99
 
-    fb.play(make(horizon=8), Told(plan, report), stepwise=stepwise, blocks=blocks)
+    fb.play(make(horizon=8), Scripted(plan, report), stepwise=stepwise, blocks=blocks)
 
 
 def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
@@ -200,7 +205,7 @@ def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
     def report(side, feedback):
         side.explore[:], side.arm[:] = 77, 1
 
-    history = fb.play(make(horizon=8), Told(plan, report), record=True)
+    history = fb.play(make(horizon=8), Scripted(plan, report), record=True)
     for exchange in history.exchanges:
         assert exchange.plan.explore.tolist() == exchange.feedback.explored.tolist() == [[1, 1]] * 3
         assert exchange.plan.arm.tolist() == exchange.feedback.arm.tolist() == [0, 0, 0]
@@ -209,7 +214,7 @@ def test_what_agents_do_to_their_arrays_later_does_not_change_the_record():
 
 
 def test_the_history_of_a_running_run_does_not_change_later():
-    rounds = fb.CommunicationRounds(make(horizon=3), Told(play_first, hello))
+    rounds = fb.CommunicationRounds(make(horizon=3), Scripted(play_first, hello))
     rounds.reset(seed=0)
     rounds.advance()
     early = rounds.history()
@@ -227,7 +232,7 @@ class TestStart:
                 seen.append(seed)
                 return super().reset(seed=seed, options=options)
 
-        rounds = Remembering(make(horizon=3), Told(play_first))
+        rounds = Remembering(make(horizon=3), Scripted(play_first))
         rounds.reset(seed=5)
         rounds.restore(rounds.snapshot())
         assert seen == [5, 5]
@@ -240,7 +245,7 @@ class TestStart:
                 seen.append(seed)
                 return super().reset(seed=seed, options=options)
 
-        fb.play(Noting(make(horizon=3).problem, max_cycles=3), Told(play_first), seed=7)
+        fb.play(Noting(make(horizon=3).problem, max_cycles=3), Scripted(play_first), seed=7)
         assert seen == [7]
 
 
@@ -264,7 +269,7 @@ class TestWrappers:
             return fb.Plan.explore_each(1, 3, 2)
 
         with pytest.raises(ValueError, match="read-only"):
-            fb.play(self.Meddling(make(horizon=4), change), Told(explore))
+            fb.play(self.Meddling(make(horizon=4), change), Scripted(explore))
 
     @pytest.mark.parametrize(
         ("wrong", "part"),
@@ -279,21 +284,21 @@ class TestWrappers:
     )
     def test_feedback_that_can_not_be_is_refused(self, wrong, part):
         env = self.Meddling(make(horizon=4), lambda env, plan: replace(env.pull(plan), **wrong))
-        assert_refused(lambda: fb.play(env, Told(play_first)), part)
+        assert_refused(lambda: fb.play(env, Scripted(play_first)), part)
 
     def test_what_was_pulled_in_place_of_the_plan_counts(self):
         def change(env, plan):
             return replace(env.pull(plan), arm=np.array([1, 0, 0]))
 
-        history = fb.play(self.Meddling(make(horizon=4), change), Told(play_first))
+        history = fb.play(self.Meddling(make(horizon=4), change), Scripted(play_first))
         assert history.pulls[-1].tolist() == [[0, 4], [4, 0], [4, 0]]
 
     def test_feedback_in_other_types_of_whole_numbers_is_the_same(self):
         def change(env, plan):
             return replace(env.pull(plan), arm=plan.arm.astype(np.uint64))
 
-        history = fb.play(self.Meddling(make(horizon=4), change), Told(play_first), seed=0)
-        np.testing.assert_array_equal(history.pulls, fb.play(make(horizon=4), Told(play_first), seed=0).pulls)
+        history = fb.play(self.Meddling(make(horizon=4), change), Scripted(play_first), seed=0)
+        np.testing.assert_array_equal(history.pulls, fb.play(make(horizon=4), Scripted(play_first), seed=0).pulls)
 
     class Counting(BaseParallelWrapper):
         def __init__(self, env):
@@ -349,15 +354,17 @@ class TestRefusals:
     @pytest.mark.parametrize("blocks", [[[0, 1]], [[0, 1, 2], []], [[0, 1], [1, 2]], [[0, 1, 2, 3]], [[-1, 0, 1]], []])
     def test_blocks_that_do_not_hold_each_agent_once(self, blocks):
         assert_refused(
-            lambda: fb.CommunicationRounds(make(), Told(play_first), blocks=blocks), "each agent from 0 to 2 once"
+            lambda: fb.CommunicationRounds(make(), Scripted(play_first), blocks=blocks), "each agent from 0 to 2 once"
         )
 
     def test_what_is_not_a_policy_or_not_an_environment_of_ours(self):
         assert_refused(lambda: fb.play(make(), "Fed-PECD"), "expected a Policy, got 'Fed-PECD'", "make_policy")
-        assert_refused(lambda: fb.play("fedbandit/Synthetic-v0", Told(play_first)), "HiddenContextBandit", "got str")
+        assert_refused(
+            lambda: fb.play("fedbandit/Synthetic-v0", Scripted(play_first)), "HiddenContextBandit", "got str"
+        )
 
     def test_a_policy_that_observes_something_unheard_of(self):
-        class Nosy(Told):
+        class Nosy(Scripted):
             observes = "everything"
 
         assert_refused(lambda: fb.play(make(), Nosy(play_first)), "Nosy.observes", "'distribution'", "got 'everything'")
@@ -365,14 +372,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("plan", "part"),
         [
-            (lambda side, down, remaining: None, "ToldAgents.plan: expected a Plan, got NoneType"),
+            (lambda side, down, remaining: None, "ScriptedAgents.plan: expected a Plan, got NoneType"),
             (lambda side, down, remaining: fb.Plan.wait(2, 2), "shape (3, 2)"),
             (lambda side, down, remaining: fb.Plan(np.ones((3, 2), int), np.zeros(3, int), 1), "at most length = 1"),
         ],
     )
     def test_plans_that_break_the_contract(self, plan, part):
         with pytest.raises(fb.ProtocolError) as caught:
-            fb.play(make(), Told(plan))
+            fb.play(make(), Scripted(plan))
         assert part in str(caught.value)
 
     def test_an_arm_that_is_only_played_because_others_plan_longer(self):
@@ -381,7 +388,7 @@ class TestRefusals:
             return fb.Plan(np.zeros((1, 2), int), np.array([-1 if waits else 0]), 0 if waits else 3)
 
         with pytest.raises(fb.ProtocolError, match=r"plan\.arm: expected arms from 0 to 1, got -1"):
-            fb.play(make(), Told(plan), blocks=[[0], [1], [2]])
+            fb.play(make(), Scripted(plan), blocks=[[0], [1], [2]])
 
     def test_a_plan_that_its_agents_change_while_they_keep_it(self):
         kept = fb.Plan(np.ones((3, 2), int), np.zeros(3, int), 4)
@@ -391,7 +398,7 @@ class TestRefusals:
             return kept
 
         with pytest.raises(fb.ProtocolError, match=r"at most length = 4 pulls, got 8"):
-            fb.play(make(), Told(plan))
+            fb.play(make(), Scripted(plan))
 
     def test_a_plan_that_a_wrapper_has_spoilt(self):
         class Shifting(BaseParallelWrapper):
@@ -399,16 +406,16 @@ class TestRefusals:
                 return self.env.pull(replace(plan, arm=plan.arm - 1))
 
         with pytest.raises(fb.ProtocolError, match=r"plan\.arm: expected arms from 0 to 1, got -1"):
-            fb.play(Shifting(make()), Told(play_first))
+            fb.play(Shifting(make()), Scripted(play_first))
 
     def test_reports_and_answers_that_are_no_messages(self):
         with pytest.raises(fb.ProtocolError, match=r"agents\.report: expected a Message or None, got dict"):
-            fb.play(make(), Told(play_first, lambda side, feedback: {}))
+            fb.play(make(), Scripted(play_first, lambda side, feedback: {}))
         with pytest.raises(fb.ProtocolError, match=r"server\.answer: expected a Message or None, got int"):
-            fb.play(make(), Told(play_first, hello, lambda up: 1))
+            fb.play(make(), Scripted(play_first, hello, lambda up: 1))
 
     def test_calls_in_the_wrong_order(self):
-        rounds = fb.CommunicationRounds(make(horizon=1), Told(play_first))
+        rounds = fb.CommunicationRounds(make(horizon=1), Scripted(play_first))
         for call in (rounds.advance, rounds.history, rounds.snapshot):
             assert_refused(call, "expected reset()")
         rounds.reset(seed=0)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiling import COMPILED_OR_NOT, NEEDS_NUMBA
+from histories import assert_same_history
 from pettingzoo.utils import BaseParallelWrapper
 
 import fedbandit_envs as fb
@@ -46,14 +47,14 @@ LAWS = {  # of rewards: each is drawn in another way
 
 
 @dataclass(frozen=True)
-class Told(fb.Policy):
+class PolicyOf(fb.Policy):
     """Agents of a class that a test wrote; the last ones can be looked at afterwards."""
 
     side: Any
 
     def agents(self, view):
-        Told.last = self.side(view)
-        return Told.last
+        PolicyOf.last = self.side(view)
+        return PolicyOf.last
 
 
 class Wandering(fb.StepAgents):
@@ -79,12 +80,6 @@ def turn_by_turn(env, policy, seed):
     return rounds.history()
 
 
-def assert_same_run(one, two):
-    for name in ("steps", "pulls", "active"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name, strict=True)
-    np.testing.assert_array_equal(one.ledger.per_agent, two.ledger.per_agent)
-
-
 def richest(observations):
     """A model that plays the arm of the largest mean reward; observations end with these, and the time."""
     return observations[:, -5:-1].argmax(axis=1)
@@ -96,7 +91,7 @@ STEP_BY_STEP = {
     "KK-UCB": lambda: fb.make_policy("KK-UCB"),
     "DisLinUCB": lambda: fb.make_policy("DisLinUCB"),
     "a model": lambda: from_callable(richest),
-    "a new one": lambda: Told(Wandering),
+    "a new one": lambda: PolicyOf(Wandering),
 }
 
 
@@ -109,9 +104,9 @@ def test_playing_on_alone_is_the_same_run_as_turn_by_turn(name, law, horizon):
     env, policy = LAWS[law](horizon), STEP_BY_STEP[name]()
     alone = fb.play(env, policy, seed=5)
     assert alone.pulls[-1].sum() == 3 * horizon
-    assert_same_run(alone, turn_by_turn(env, policy, 5))
-    assert_same_run(alone, fb.play(env, policy, seed=5, record=True))
-    assert_same_run(alone, fb.play(env, policy, seed=5, blocks=[[2, 0], [1]]))
+    assert_same_history(alone, turn_by_turn(env, policy, 5))
+    assert_same_history(alone, fb.play(env, policy, seed=5, record=True))
+    assert_same_history(alone, fb.play(env, policy, seed=5, blocks=[[2, 0], [1]]))
 
 
 @pytest.mark.parametrize("ahead", [1, 7, 256])
@@ -125,14 +120,14 @@ def test_playing_on_for_long_is_the_same_run_however_many_steps_are_drawn_togeth
     )
     alone = fb.play(env, policy, seed=2)
     assert max(stretches) > 40
-    assert_same_run(alone, turn_by_turn(env, policy, 2))
+    assert_same_history(alone, turn_by_turn(env, policy, 2))
 
 
 def test_the_state_at_the_end_is_that_of_turns():
-    policy, states = Told(Wandering), []
+    policy, states = PolicyOf(Wandering), []
     for play in (fb.play, turn_by_turn):
         play(make(300), policy, seed=1)
-        states.append(Told.last.snapshot())
+        states.append(PolicyOf.last.snapshot())
     np.testing.assert_equal(*states)
     assert states[0]["steps"] == 300
 
@@ -147,13 +142,13 @@ def test_a_run_that_was_stopped_can_be_finished():
     second.restore(first.snapshot())
     second.finish()
     assert second.done
-    assert_same_run(second.history(), fb.play(env, policy, seed=3))
+    assert_same_history(second.history(), fb.play(env, policy, seed=3))
 
 
 def test_only_steps_that_end_at_a_checkpoint_are_turns(monkeypatch):
     turns, advance = [], fb.CommunicationRounds.advance
     monkeypatch.setattr(fb.CommunicationRounds, "advance", lambda rounds: (turns.append(1), advance(rounds)))
-    history = fb.play(make(5000), Told(Wandering), seed=0)
+    history = fb.play(make(5000), PolicyOf(Wandering), seed=0)
     assert len(turns) == len(history.steps) < 200
 
 
@@ -198,9 +193,9 @@ def test_what_somebody_else_must_see_is_played_in_turns(env, side, keywords, mon
         raise AssertionError("played on alone")
 
     monkeypatch.setattr(fb.HiddenContextBandit, "upcoming", refused)
-    assert fb.play(env(300), Told(side), seed=0, **keywords).pulls[-1].sum() == 900
+    assert fb.play(env(300), PolicyOf(side), seed=0, **keywords).pulls[-1].sum() == 900
     with pytest.raises(AssertionError, match="played on alone"):
-        fb.play(make(300), Told(Wandering), seed=0)
+        fb.play(make(300), PolicyOf(Wandering), seed=0)
 
 
 def test_rounds_that_override_the_turn_are_played_in_turns():
@@ -211,7 +206,7 @@ def test_rounds_that_override_the_turn_are_played_in_turns():
             seen.append(1)
             super().advance()
 
-    rounds = Counted(make(300), Told(Wandering))
+    rounds = Counted(make(300), PolicyOf(Wandering))
     rounds.reset(seed=0)
     seen.clear()
     rounds.finish()
@@ -249,7 +244,7 @@ def test_arms_that_are_none_are_refused_alone_and_in_turns(play, law, arms, mess
             return arms if self.steps == 305 else np.zeros_like(right)  # in the middle of a stretch
 
     with pytest.raises(fb.ProtocolError, match="Wrong.choose: expected " + message):
-        play(LAWS[law](600), Told(Wrong), seed=0)
+        play(LAWS[law](600), PolicyOf(Wrong), seed=0)
 
 
 def test_a_run_that_wrong_arms_have_spoilt_does_not_go_on():
@@ -258,7 +253,7 @@ def test_a_run_that_wrong_arms_have_spoilt_does_not_go_on():
             right = super().choose()
             return right + 4 * (self.steps == 303)
 
-    rounds = fb.CommunicationRounds(make(600), Told(Wrong))
+    rounds = fb.CommunicationRounds(make(600), PolicyOf(Wrong))
     rounds.reset(seed=0)
     with pytest.raises(fb.ProtocolError):
         rounds.finish()
@@ -286,13 +281,13 @@ def test_a_run_goes_on_where_its_agents_failed(where, kind):
             super().learn(*given)
             self.fail("learn")
 
-    whole = fb.play(make(5000), Told(Wandering), seed=0)
-    rounds = fb.CommunicationRounds(make(5000), Told(Failing))
+    whole = fb.play(make(5000), PolicyOf(Wandering), seed=0)
+    rounds = fb.CommunicationRounds(make(5000), PolicyOf(Failing))
     rounds.reset(seed=0)
     with pytest.raises(kind):
         rounds.finish()
     rounds.finish()
-    assert_same_run(rounds.history(), whole)
+    assert_same_history(rounds.history(), whole)
 
 
 def test_playing_on_takes_a_number_of_steps():
@@ -313,7 +308,7 @@ def test_a_forgotten_init_is_named():
             self.sums, self.steps = np.zeros(view.psi.shape[:2]), 0
 
     with pytest.raises(AttributeError, match=r"Forgetful.view: .*call super\(\).__init__\(view\) first in __init__"):
-        fb.play(make(40), Told(Forgetful), seed=0)
+        fb.play(make(40), PolicyOf(Forgetful), seed=0)
     with pytest.raises(AttributeError, match="'Wandering' object has no attribute 'other'"):
         Wandering(make_view()).other  # noqa: B018
 
@@ -330,7 +325,7 @@ def test_arms_may_be_whole_numbers_of_any_size(kind):
         def choose(self):
             return super().choose().astype(kind)
 
-    assert_same_run(fb.play(make(500), Told(Small), seed=0), fb.play(make(500), Told(Wandering), seed=0))
+    assert_same_history(fb.play(make(500), PolicyOf(Small), seed=0), fb.play(make(500), PolicyOf(Wandering), seed=0))
 
 
 def test_an_error_of_the_policy_is_its_own():
@@ -340,7 +335,7 @@ def test_an_error_of_the_policy_is_its_own():
                 raise IndexError("mine")
 
     with pytest.raises(IndexError, match="mine"):
-        fb.play(make(600), Told(Failing), seed=0)
+        fb.play(make(600), PolicyOf(Failing), seed=0)
 
 
 @pytest.mark.parametrize("play", [fb.play, turn_by_turn])
@@ -352,7 +347,7 @@ def test_what_agents_are_given_can_only_be_read(play, which):
                 given[which][0] = 0
 
     with pytest.raises(ValueError, match="read-only"):
-        play(make(600), Told(Changing), seed=0)
+        play(make(600), PolicyOf(Changing), seed=0)
 
 
 def test_agents_may_change_the_array_that_they_returned():
@@ -369,7 +364,7 @@ def test_agents_may_change_the_array_that_they_returned():
             self.own[:] = 0
             super().learn(arm, pulls, rewards)
 
-    assert_same_run(fb.play(make(500), Told(Reusing), seed=0), fb.play(make(500), Told(Wandering), seed=0))
+    assert_same_history(fb.play(make(500), PolicyOf(Reusing), seed=0), fb.play(make(500), PolicyOf(Wandering), seed=0))
 
 
 @pytest.mark.parametrize("where", ["choose", "learn"])
@@ -391,21 +386,21 @@ def test_checkpoints_see_the_arms_left_at_their_time(where):
             super().learn(*given)
             self.drop("learn")
 
-    history = fb.play(make(600), Told(Dropping), seed=0)
-    assert_same_run(history, turn_by_turn(make(600), Told(Dropping), 0))
-    assert_same_run(history, fb.play(make(600), Told(Dropping), seed=0, record=True))
+    history = fb.play(make(600), PolicyOf(Dropping), seed=0)
+    assert_same_history(history, turn_by_turn(make(600), PolicyOf(Dropping), 0))
+    assert_same_history(history, fb.play(make(600), PolicyOf(Dropping), seed=0, record=True))
     assert history.active[-1, 0] == 1
 
 
 def test_check_policy_judges_them():
-    assert "no fault" in check_policy(Told(Wandering))
+    assert "no fault" in check_policy(PolicyOf(Wandering))
 
     class Mixing(Wandering):
         def choose(self):
             return np.full(len(self.sums), self.sums.sum(axis=0).argmin())
 
     with pytest.raises(fb.testing.PolicyFault, match="mixes rows"):
-        check_policy(Told(Mixing))
+        check_policy(PolicyOf(Mixing))
 
 
 @pytest.mark.parametrize("compiled", COMPILED_OR_NOT)

@@ -4,6 +4,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
+from histories import assert_same_history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import Permuted, PermutedBandit, ScriptedBandit, table
@@ -63,10 +64,7 @@ def assert_same_turn(one, two, tolerance=None):
 
 def assert_same_run(one, two):
     """Bit for bit: checkpoints, ledger, and every plan, feedback and message."""
-    for name in ("steps", "pulls", "active"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
-    np.testing.assert_array_equal(one.ledger.per_agent, two.ledger.per_agent)
-    np.testing.assert_array_equal(one.ledger.per_round, two.ledger.per_round)
+    assert_same_history(one, two)
     for turn, other in zip(one.exchanges, two.exchanges, strict=True):
         assert_same_turn(turn, other)
 

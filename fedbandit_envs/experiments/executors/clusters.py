@@ -1,29 +1,37 @@
-"""Executors on Ray and Dask: a cluster that is there, or one on this machine that ends with the run.
+"""Executors on Ray and Dask: on a cluster that runs already, or on a local cluster that ends with the run.
 
-Both carry functions and results between their own processes as pickles, as these systems do: connect to clusters that
-you trust. A local one listens on the loopback interface alone.
+Both systems carry functions and results between their processes as pickles, so connect only to clusters that you trust.
+A local cluster listens on the loopback interface alone.
 """
 
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
+from importlib import import_module
 from typing import Any, Self
 
 from fedbandit_envs.experiments.executors.known import Known, know, known_here
-from fedbandit_envs.experiments.executors.local import ONE_THREAD, processors
+from fedbandit_envs.experiments.executors.local import processors
+from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
+from fedbandit_envs.validation import needs
 
 _HERE = "127.0.0.1"
-_RETRIES = 2  # of a task whose worker dies, by the cluster itself
+_RETRIES = 2  # how often Ray itself repeats a task whose worker dies
 
 
 class RayCluster:
-    """Computes on Ray: at `address` ("auto" finds a running one), or on one started for the run."""
+    """Computes on Ray. It needs the extra `ray`.
+
+    Args:
+        address: the address of a running cluster; "auto" finds one; "" starts a local cluster for the run.
+    """
 
     def __init__(self, address: str = ""):
         if not address or address.startswith(("127.", "localhost")):
-            _keep_ray_at_home()  # also to find a Ray that was started in this way
-        self._ray = _imported("ray", "ray")
+            _keep_ray_at_home()  # a Ray that was started in this way is found only in this way
+        needs("ray", extra="ray")
+        self._ray: Any = import_module("ray")
         self._address = address
         self._started = False
         self.workers = 1
@@ -31,7 +39,7 @@ class RayCluster:
     def __enter__(self) -> Self:
         ray = self._ray
         if not ray.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no calls home
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics of its use
             quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
             if self._address:
                 ray.init(address=self._address, **quiet)
@@ -40,7 +48,7 @@ class RayCluster:
                     address="local",
                     num_cpus=processors(),
                     include_dashboard=False,
-                    runtime_env={"env_vars": dict.fromkeys(ONE_THREAD, "1")},
+                    runtime_env={"env_vars": ONE_THREAD_ENVIRONMENT},
                     **quiet,
                 )
             self._started = True
@@ -49,7 +57,7 @@ class RayCluster:
         return self
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Hand it to a worker; Ray tries again when the worker dies."""
+        """Hand `fn(*args)` to a worker; Ray tries again when the worker dies."""
         lost = (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError)
         return _translated(self._task.remote(known_here(), fn, *args).future(), lost)
 
@@ -60,10 +68,15 @@ class RayCluster:
 
 
 class DaskCluster:
-    """Computes on Dask: at the scheduler's `address`, or on a cluster started for the run."""
+    """Computes on Dask. It needs the extra `dask`.
+
+    Args:
+        address: the address of a running scheduler; "" starts a local cluster for the run.
+    """
 
     def __init__(self, address: str = ""):
-        self._distributed = _imported("distributed", "dask")
+        needs("distributed", extra="dask")
+        self._distributed: Any = import_module("distributed")
         self._address = address
         self._cluster: Any = None
         self.workers = 1
@@ -71,7 +84,7 @@ class DaskCluster:
     def __enter__(self) -> Self:
         distributed = self._distributed
         if not self._address:
-            # Dask's workers run linear algebra on one thread unless told otherwise.
+            # Dask's workers run linear algebra on one thread by default.
             self._cluster = distributed.LocalCluster(
                 n_workers=processors(), threads_per_worker=1, host=_HERE, dashboard_address=None
             )
@@ -81,7 +94,7 @@ class DaskCluster:
         return self
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Hand it to a worker; Dask tries again when the worker dies."""
+        """Hand `fn(*args)` to a worker; Dask tries again when the worker dies."""
         return _translated(
             self._pool.submit(_informed, known_here(), fn, *args), (self._distributed.scheduler.KilledWorker,)
         )
@@ -94,10 +107,10 @@ class DaskCluster:
 
 
 def _keep_ray_at_home() -> None:
-    """Make a Ray that starts here listen on the loopback interface.
+    """Make a Ray that starts here listen on the loopback interface alone.
 
-    Ray replaces 127.0.0.1 by an address that others can reach, except where it expects no cluster, which is what this
-    variable says; it is read when Ray is imported.
+    Ray replaces 127.0.0.1 by an address that other machines can reach, unless this environment variable says that there
+    is no cluster of several machines. Ray reads the variable when it is imported.
     """
     name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
     ray = sys.modules.get("ray")
@@ -111,7 +124,7 @@ def _keep_ray_at_home() -> None:
 
 
 def _informed(known: Known, fn: Callable[..., Any], *args: Any) -> Any:
-    """In a worker: know what was added where the run started, then compute."""
+    """Compute `fn(*args)` in a worker, once it knows what was added where the run was started."""
     know(known)
     return fn(*args)
 
@@ -133,14 +146,3 @@ def _translated(inner: Future[Any], lost: tuple[type[BaseException], ...]) -> Fu
 
     inner.add_done_callback(finish)
     return outer
-
-
-def _imported(module: str, extra: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"executor: expected {module} to be installed, got none; pip install 'fedbandit-envs[{extra}]'"
-        ) from error

@@ -1,4 +1,7 @@
-"""Who computes the trials. One seam: `submit(fn, *args) -> Future`; what comes back does not depend on who computed."""
+"""Who computes the trials: an executor, which has one method, `submit(fn, *args) -> Future`.
+
+Results do not depend on the executor that computed them.
+"""
 
 import os
 from collections import deque
@@ -8,10 +11,10 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from fedbandit_envs.experiments.executors.known import Known, know, known_here
+from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import one_of, whole_number
 
-_ATTEMPTS = 3  # of a task whose worker dies, before the task itself is blamed
-ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_ATTEMPTS = 3  # how often a task is tried whose worker dies, before the task itself is blamed
 
 
 class WorkerLost(RuntimeError):
@@ -19,28 +22,38 @@ class WorkerLost(RuntimeError):
 
 
 class Executor(Protocol):
-    """A context manager that computes functions; a lost worker shows as `BrokenExecutor` in the future."""
+    """The contract of an executor: a context manager that computes functions.
 
-    workers: int
+    To write one, define these four members and enter it in `EXECUTORS`; `Serial` is the shortest example. When a
+    worker is lost, the future of its task must raise `BrokenExecutor`.
+    """
+
+    workers: int  #: how many tasks are computed at the same time
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Start `fn(*args)`; after a broken future, the next call starts new workers."""
+        """Start `fn(*args)`. After a broken future, the next call starts new workers."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        """Start the workers."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the workers: after their tasks, or at once when there is an error."""
+        """End the workers: after their tasks, or at once if there is an error."""
 
 
 class Serial:
-    """Computes in this process, one after the other."""
+    """Computes in this process, one task after the other. Use it for debugging, and for runs of a few seconds.
+
+    >>> with Serial() as executor:
+    ...     executor.submit(pow, 2, 10).result()
+    1024
+    """
 
     workers = 1
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Compute now."""
+        """Compute `fn(*args)` at once; the future is ready when this returns."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args))
@@ -58,8 +71,12 @@ class Serial:
 class Processes:
     """Computes in worker processes of this machine, with one thread each for linear algebra.
 
-    Workers are fresh interpreters ("spawn"): nothing of this process leaks into results, and there is no forking of
-    threads. They ignore Ctrl-C, which is for this process to handle, and end when this process does.
+    Workers are fresh interpreters ("spawn"): nothing of this process leaks into results, and no threads are forked. So
+    a script that uses them needs `if __name__ == "__main__":`. Workers leave Ctrl-C to this process, and they end when
+    this process ends.
+
+    Args:
+        workers: the number of processes; None: one for each processor.
     """
 
     def __init__(self, workers: int | None = None):
@@ -68,17 +85,17 @@ class Processes:
         self._environment: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
-        # Workers inherit these at their start; this process read them when it imported numpy.
-        self._environment = {name: os.environ.get(name) for name in ONE_THREAD}
-        os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+        # Workers inherit these variables at their start. This process is not affected: it has loaded numpy before.
+        self._environment = {name: os.environ.get(name) for name in ONE_THREAD_ENVIRONMENT}
+        os.environ.update(ONE_THREAD_ENVIRONMENT)
         try:
             self._start()
             self._pool.submit(os.getpid).result()
         except BrokenExecutor as error:
             self.__exit__(type(error), error, None)
             raise RuntimeError(
-                "worker processes could not start; in a script, call this under `if __name__ == '__main__':`, or use "
-                "executor='serial'"
+                "executor: expected worker processes to start, got none; in a script, call this under "
+                "`if __name__ == '__main__':`, or use executor='serial'"
             ) from error
         return self
 
@@ -91,7 +108,7 @@ class Processes:
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Hand it to a worker."""
+        """Hand `fn(*args)` to a worker; both must be picklable."""
         try:
             return self._pool.submit(fn, *args)
         except BrokenExecutor:
@@ -115,7 +132,7 @@ class Processes:
 
 
 def _start_worker(known: Known) -> None:
-    """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
+    """Prepare a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
     import signal
     import threading
     from multiprocessing import parent_process
@@ -133,15 +150,15 @@ def _start_worker(known: Known) -> None:
 
 
 def processors() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ExecutorKind(NamedTuple):
-    """An entry of `EXECUTORS`."""
+    """An entry of `EXECUTORS`: how an executor is made from its name, and how the name is explained."""
 
-    make: Callable[[str], Executor]  #: makes one from the text after "NAME:", which is "" if there is none
-    help: str  #: how it is written, and in brackets what may be left out
+    make: Callable[[str], Executor]  #: makes the executor from the text after "NAME:", which is "" if there is none
+    help: str  #: how the name is written; what may be left out stands in brackets
 
 
 def _serial(argument: str) -> Serial:
@@ -180,7 +197,10 @@ EXECUTORS: dict[str, ExecutorKind] = {
 
 
 def make_executor(name: str) -> Executor:
-    """The executor of a name in `EXECUTORS`, which an argument can follow.
+    """The executor of a name in `EXECUTORS`.
+
+    Args:
+        name: the name, and after a colon an argument: the number of processes, or the address of a cluster.
 
     >>> make_executor("serial").workers
     1
@@ -204,13 +224,22 @@ def executor_help() -> str:
 def outcomes(
     executor: Executor, fn: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Each task (the arguments of `fn`) with its result, or with the exception it raised, as they finish.
+    """Compute all tasks, and yield each with its result, or with the exception that it raised, as they finish.
 
-    When a worker dies, nobody knows which of the tasks under way killed it: each of them is then tried alone, so that
-    the others are not blamed, and one that loses its worker again and again ends as `WorkerLost`.
+    When a worker dies, it is unknown which of the running tasks killed it. So each of these tasks is tried again alone,
+    and only a task that loses its worker every time ends as `WorkerLost`.
+
+    Args:
+        executor: who computes; it must have been entered.
+        fn: what is computed.
+        tasks: the arguments of `fn`, a tuple for each task.
+
+    >>> with Serial() as executor:
+    ...     dict(outcomes(executor, pow, [(2, 3), (2, 4)]))
+    {(2, 3): 8, (2, 4): 16}
     """
     waiting = deque(tasks)
-    most = 2 * executor.workers if executor.workers > 1 else 1  # a second task each, so that no worker waits for us
+    most = 2 * executor.workers if executor.workers > 1 else 1  # a second task for each worker, so that none waits
     running: dict[Future[Any], tuple[Any, ...]] = {}
     while waiting or running:
         while waiting and len(running) < most:
@@ -218,7 +247,7 @@ def outcomes(
             running[executor.submit(fn, *task)] = task
         finished, _ = wait(running, return_when=FIRST_COMPLETED)
         if any(map(_lost, finished)):
-            finished, _ = wait(running)  # all of them end: their workers are gone
+            finished, _ = wait(running)  # when a worker is lost, all running futures end
         suspects = []
         for future in finished:
             task = running.pop(future)
@@ -235,9 +264,12 @@ def _lost(future: Future[Any]) -> bool:
 
 
 def _alone(executor: Executor, fn: Callable[..., Any], task: tuple[Any, ...]) -> Any:
-    """The outcome of a task that runs with nothing else under way."""
+    """The outcome of a task while no other task runs."""
     for _ in range(_ATTEMPTS - 1):
         future = executor.submit(fn, *task)
         if not _lost(future):
             return future.exception() or future.result()
-    return WorkerLost(f"the worker process died in each of {_ATTEMPTS} attempts (killed, out of memory, or crashed)")
+    return WorkerLost(
+        f"expected a result, got the death of the worker in each of {_ATTEMPTS} attempts; it was killed, ran out of "
+        "memory, or crashed"
+    )

@@ -1,16 +1,14 @@
-"""How the MovieLens factors are learnt, from u.data to users and arms; every step is deterministic.
+"""How the MovieLens factors are learnt, from u.data to users and arms. Every step is deterministic.
 
-completed: the missing cells are filled by user-based filtering (as the Fed-PE authors do), then NMF.
-masked: a weighted NMF that looks at the observed ratings only.
-Both: rank 3; the films' factors are clustered by k-means, and the 30 centres are the arms.
+There are two variants. For "completed", the missing cells are filled by user-based filtering, as the Fed-PE authors do,
+and the full matrix is factorised by NMF. For "masked", a weighted NMF looks at the observed ratings only. In both, the
+rank is 3, the films' factors are clustered by k-means, and the 30 centres are the arms.
 
-Needs scikit-learn, the extra `data`.
+This needs scikit-learn, which the extra `data` brings.
 """
 
-import importlib
 import warnings
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
@@ -18,24 +16,36 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.problems.factorisation import balanced, masked_nmf
 from fedbandit_envs.problems.movielens.factors import DIM, NUM_ARMS, MovieLensFactors
 from fedbandit_envs.problems.movielens.ratings import HIGHEST_RATING, RATINGS_SHA256, read_ratings
+from fedbandit_envs.validation import needs
 
-NEIGHBOURS = 10
+NEIGHBOURS = 10  # how many similar users predict a missing rating
 
 
 def build_factors(ratings_path: str | Path, sha256: str | None = RATINGS_SHA256) -> dict[str, MovieLensFactors]:
     """Learn both variants of the factors, "completed" and "masked", which takes some ten seconds.
 
     Args:
-        ratings_path: The file u.data.
-        sha256: The checksum that the file must have; None accepts other ratings of the same form.
+        ratings_path: the file u.data.
+        sha256: the checksum that the file must have; None accepts other ratings of the same form.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
     """
-    _sklearn("cluster")  # a missing library is reported before the work, not after it
+    needs("sklearn", extra="data")  # a missing library is reported before the work, not after it
     ratings = read_ratings(ratings_path, sha256)
     return {"completed": completed_factors(ratings), "masked": masked_factors(ratings)}
 
 
 def largest_difference(built: MovieLensFactors, shipped: MovieLensFactors) -> float:
-    """The largest entrywise difference once the arms are matched: k-means numbers its clusters arbitrarily."""
+    """The largest difference of an entry between two factorisations.
+
+    The arms are matched first, because k-means numbers its clusters arbitrarily.
+
+    >>> from fedbandit_envs.problems.movielens.factors import load_factors
+    >>> shipped = load_factors("masked")
+    >>> largest_difference(MovieLensFactors(shipped.users, shipped.theta[::-1]), shipped)
+    0.0
+    """
     from scipy.optimize import linear_sum_assignment
 
     distance = np.linalg.norm(built.theta[:, None] - shipped.theta[None], axis=2)  # (K, K)
@@ -45,31 +55,39 @@ def largest_difference(built: MovieLensFactors, shipped: MovieLensFactors) -> fl
 
 
 def completed_factors(ratings: FloatArray) -> MovieLensFactors:
-    """Factors of the completed matrix; `ratings` is (users, items), 0 where missing."""
-    decomposition, exceptions = _sklearn("decomposition"), _sklearn("exceptions")
-    model = decomposition.NMF(DIM, init="nndsvda", max_iter=500, random_state=0)
+    """The factors of the completed matrix; `ratings` (users, items) is 0 where a rating is missing."""
+    from sklearn.decomposition import NMF
+    from sklearn.exceptions import ConvergenceWarning
+
+    model = NMF(DIM, init="nndsvda", max_iter=500, random_state=0)
     with warnings.catch_warnings():
         # The 500 iterations are the definition of the factors, not an attempt at convergence.
-        warnings.simplefilter("ignore", exceptions.ConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
         users: FloatArray = model.fit_transform(complete(ratings))
     return _with_arms(users, model.components_)
 
 
 def masked_factors(ratings: FloatArray) -> MovieLensFactors:
-    """Factors of the observed ratings; `ratings` is (users, items), 0 where missing."""
+    """The factors of the observed ratings; `ratings` (users, items) is 0 where a rating is missing."""
     return _with_arms(*balanced(*masked_nmf(ratings / HIGHEST_RATING, DIM)))
 
 
 def similarities(ratings: FloatArray) -> FloatArray:
-    """(users, users) Pearson over co-rated items, about each row's mean over all cells, missing ones as zeros.
+    """The similarities (users, users): Pearson's correlation over the items that both users rated.
 
-    Rounded to 9 digits, so that equal similarities tie; 0 where a denominator vanishes.
+    Deviations are taken from a user's mean over all cells, in which missing ratings count as zeros. The result is
+    rounded to 9 digits, so that equal similarities tie, and it is 0 where a denominator vanishes.
+
+    >>> similarities(np.array([[5.0, 3.0, 1.0], [4.0, 3.0, 0.0], [1.0, 5.0, 4.0]])).round(2)
+    array([[ 1.  ,  0.93, -0.72],
+           [ 0.93,  1.  , -0.54],
+           [-0.72, -0.54,  1.  ]])
     """
     num_items = ratings.shape[1]
     rated = (ratings > 0).astype(np.float64)
     # Deviations times num_items are whole numbers: the sums below are exact, on any machine and in any order.
     deviations = (ratings * num_items - ratings.sum(axis=1, keepdims=True)) * rated
-    squares = deviations**2 @ rated.T  # [u, v]: the squares of u, summed over the items that v rated too
+    squares = deviations**2 @ rated.T  # entry [u, v]: the squares of u, summed over the items that v rated too
     denominator = np.sqrt(squares) * np.sqrt(squares.T)
     similarity: FloatArray = np.zeros_like(denominator)
     np.divide(deviations @ deviations.T, denominator, out=similarity, where=denominator > 0)
@@ -77,15 +95,15 @@ def similarities(ratings: FloatArray) -> FloatArray:
 
 
 def complete(ratings: FloatArray) -> FloatArray:
-    """Every cell predicted by the most similar other users who rated the item, in [0, 1].
+    """Predict every cell from the most similar other users who rated the item, also the observed cells.
 
-    The mean of their ratings weighted by similarity; of equally similar users the first come first; 0 where the
-    weights sum to nothing. Observed cells are predicted like the others.
+    A prediction is the mean of their ratings, weighted by similarity and divided by the highest rating. Among equally
+    similar users those with lower numbers come first. It is 0 where the sum of the weights is not positive.
     """
     similarity = similarities(ratings)
     np.fill_diagonal(similarity, -np.inf)
     order = np.argsort(-similarity, axis=1, kind="stable")
-    rank = np.empty_like(order)  # [u, v]: how many users are closer to u than v is; u itself comes last
+    rank = np.empty_like(order)  # entry [u, v]: how many users are closer to u than v is; u itself comes last
     np.put_along_axis(rank, order, np.arange(len(ratings))[None], axis=1)
     np.fill_diagonal(similarity, 0)
 
@@ -102,16 +120,9 @@ def complete(ratings: FloatArray) -> FloatArray:
 
 
 def _with_arms(users: FloatArray, items: FloatArray) -> MovieLensFactors:
-    """Clusters the columns of `items` (d, items) into arms, scaled so that no reward exceeds 1."""
-    clusters = _sklearn("cluster").KMeans(NUM_ARMS, n_init=50, random_state=0).fit(items.T)
+    """Cluster the columns of `items` (d, items) into arms, scaled so that no reward exceeds 1."""
+    from sklearn.cluster import KMeans
+
+    clusters = KMeans(NUM_ARMS, n_init=50, random_state=0).fit(items.T)
     theta: FloatArray = clusters.cluster_centers_
     return MovieLensFactors(users=users, theta=theta / max(1.0, (users @ theta.T).max()))
-
-
-def _sklearn(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'learning the MovieLens factors needs scikit-learn: pip install "fedbandit-envs[data]"'
-        ) from error

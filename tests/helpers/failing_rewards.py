@@ -1,4 +1,4 @@
-"""A reward source that SuperNodes of the tests import: the simulation's, but it fails once."""
+"""A reward source that a client of the tests names: the simulation, but its first pull fails."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from fedbandit_envs import Feedback, Plan
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.federation.rewards import SimulatedRewards
+from fedbandit_envs.federation.sources import SimulatedRewards
 
 
 class FailsOnce(SimulatedRewards):

@@ -1,4 +1,4 @@
-"""Processes that end with whoever started them."""
+"""Programs that end with the process that started them."""
 
 import signal
 import socket
@@ -10,16 +10,20 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    import psutil  # comes with the extra `flower`, so it is imported where it is needed
+    import psutil  # it comes with the extra `flower`, so it is imported where it is needed
 
-_GRACE = 5.0  # seconds between asking and forcing
+_GRACE_SECONDS = 5.0  # how long a program may take to end before it is killed
 
 
-class Processes:
+class Programs:
     """Starts programs, and stops them with all their children.
 
-    Use it in a `with` statement: the programs are stopped at its end, after an error, and at SIGTERM. The output of
-    each program goes to a file in the folder `logs`.
+    Use it in a `with` statement: the programs are stopped at its end, after an error, and at SIGTERM.
+
+    Example: `with Programs(Path("logs")) as programs: programs.start("sleep", ["sleep", "5"], os.environ)`.
+
+    Args:
+        logs: the folder of the programs' output, a file for each.
     """
 
     def __init__(self, logs: Path):
@@ -31,7 +35,7 @@ class Processes:
         self._logs.mkdir(parents=True, exist_ok=True)
         try:
             self._before = signal.signal(signal.SIGTERM, _end)
-        except ValueError:  # not in the main thread: signals are somebody else's business
+        except ValueError:  # only the main thread may handle signals
             self._before = None
         return self
 
@@ -43,16 +47,22 @@ class Processes:
             signal.signal(signal.SIGTERM, self._before)
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a program whose output goes to a log of its name."""
+        """Start a program.
+
+        Args:
+            name: what the program and its log are called.
+            command: the program and its arguments.
+            environment: all environment variables of the program.
+        """
         with open(self._logs / f"{name}.log", "ab") as log:
-            # A group of its own: Ctrl-C at the terminal is for this process, which then stops the others in order.
+            # In a session of its own the program does not see Ctrl-C, so this process can stop all in order.
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._started[name] = process
 
     def pid(self, name: str) -> int:
-        """The process id of a program, which is also that of its group."""
+        """The process id of a program."""
         return self._started[name].pid
 
     def ended(self) -> dict[str, int]:
@@ -61,11 +71,11 @@ class Processes:
         return {name: code for name, code in codes.items() if code is not None}
 
     def wait(self, name: str, timeout: float) -> int:
-        """Wait until a program has ended; its exit code."""
+        """Wait until a program has ended, and return its exit code."""
         return self._started[name].wait(timeout)
 
     def log(self, name: str, characters: int = 2000) -> str:
-        """The end of a program's output."""
+        """The last `characters` of a program's output."""
         file = self._logs / f"{name}.log"
         return file.read_text(errors="replace")[-characters:] if file.exists() else ""
 
@@ -73,11 +83,11 @@ class Processes:
         """End every program with all its children, also those children that have a session of their own."""
         if not self._started:
             return
-        family = _processes([process.pid for process in self._started.values()])
+        family = _existing([process.pid for process in self._started.values()])
         self._running(family)
         for process in reversed(self._started.values()):
             process.terminate()
-        deadline = time.monotonic() + _GRACE
+        deadline = time.monotonic() + _GRACE_SECONDS
         while (left := self._running(family)) and time.monotonic() < deadline:
             time.sleep(0.1)
         while left:
@@ -88,9 +98,9 @@ class Processes:
         self._started.clear()
 
     def _running(self, family: "set[psutil.Process]") -> "set[psutil.Process]":
-        """The members of the family that still run. Children that they have had since join the family."""
+        """The members of the family that still run. New children join the family."""
         for process in self._started.values():
-            process.poll()  # a program that has ended is a zombie until its parent looks
+            process.poll()  # a program that has ended is a zombie until its parent polls it
         for one in list(family):
             family |= _children(one)
         return {one for one in family if _alive(one)}
@@ -100,16 +110,17 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _processes(pids: Sequence[int]) -> "set[psutil.Process]":
+def _existing(pids: Sequence[int]) -> "set[psutil.Process]":
+    """The processes with these ids that exist."""
     import psutil
 
-    found = set()
+    existing = set()
     for pid in pids:
         try:
-            found.add(psutil.Process(pid))
+            existing.add(psutil.Process(pid))
         except psutil.NoSuchProcess:
             continue
-    return found
+    return existing
 
 
 def _children(process: "psutil.Process") -> "set[psutil.Process]":
@@ -122,7 +133,7 @@ def _children(process: "psutil.Process") -> "set[psutil.Process]":
 
 
 def _alive(process: "psutil.Process") -> bool:
-    """Whether a process runs; one that has ended and waits to be noticed does not."""
+    """Whether a process runs; a zombie does not."""
     import psutil
 
     try:
@@ -141,12 +152,12 @@ def _kill(process: "psutil.Process") -> None:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process of this number runs."""
-    return any(_alive(process) for process in _processes([pid]))
+    """Whether a process with this id runs; a zombie does not."""
+    return any(_alive(process) for process in _existing([pid]))
 
 
 def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nobody listens on."""
+    """The numbers of so many TCP ports on which no program listens now."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for one in sockets:
@@ -158,7 +169,7 @@ def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether a program accepts TCP connections there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

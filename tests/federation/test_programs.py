@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from proc import children_of, running_with
 
-from fedbandit_envs.federation import processes as module
-from fedbandit_envs.federation.processes import Processes, runs
+from fedbandit_envs.federation import programs as module
+from fedbandit_envs.federation.programs import Programs, runs
 
 psutil = pytest.importorskip("psutil")
 
@@ -26,20 +26,20 @@ time.sleep(100)
 """
 
 
-def start(processes: Processes, manner: str, mark: str) -> None:
-    processes.start("one", [sys.executable, "-c", PARENT, manner], {**os.environ, "FEDBANDIT_TEST": mark})
+def start(programs: Programs, manner: str, mark: str) -> None:
+    programs.start("one", [sys.executable, "-c", PARENT, manner], {**os.environ, "FEDBANDIT_TEST": mark})
     deadline = time.monotonic() + 30
-    while "ready" not in processes.log("one") and time.monotonic() < deadline:
+    while "ready" not in programs.log("one") and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("manner", ["polite", "deaf"])
 def test_programs_end_with_all_their_children(manner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GRACE", 0.3)
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
     mark = str(tmp_path)
-    with Processes(tmp_path / "logs") as processes:
-        start(processes, manner, mark)
-        pid = processes.pid("one")
+    with Programs(tmp_path / "logs") as programs:
+        start(programs, manner, mark)
+        pid = programs.pid("one")
         assert runs(pid)
         assert len(running_with(f"FEDBANDIT_TEST={mark}")) == 2
         assert len(children_of(pid)) == 1
@@ -48,11 +48,11 @@ def test_programs_end_with_all_their_children(manner: str, tmp_path: Path, monke
 
 
 def test_a_program_that_has_ended_is_told_with_its_code_and_output(tmp_path: Path) -> None:
-    with Processes(tmp_path / "logs") as processes:
-        processes.start("short", [sys.executable, "-c", "print('bye'); raise SystemExit(3)"], os.environ)
-        assert processes.wait("short", 30) == 3
-        assert processes.ended() == {"short": 3}
-        assert processes.log("short") == "bye\n"
+    with Programs(tmp_path / "logs") as programs:
+        programs.start("short", [sys.executable, "-c", "print('bye'); raise SystemExit(3)"], os.environ)
+        assert programs.wait("short", 30) == 3
+        assert programs.ended() == {"short": 3}
+        assert programs.log("short") == "bye\n"
 
 
 def test_a_process_that_nobody_has_waited_for_does_not_run() -> None:
