@@ -25,13 +25,13 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.cli.tables import show, show_summary
     from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
     from fedbandit_envs.experiments.results import Result, table_text
-    from fedbandit_envs.experiments.sweeps import load_sweep
+    from fedbandit_envs.experiments.sweeps import load_sweep, point_name
 
     if (Path(options.folder) / EXPERIMENT_FILE).exists():
         results = {"": Result.load(options.folder)}
     else:
-        parameter, by_value = load_sweep(options.folder)
-        results = {f"{parameter}={value}": result for value, result in by_value.items()}
+        parameters, by_point = load_sweep(options.folder)
+        results = {point_name(parameters, point): result for point, result in by_point.items()}
     times = None if options.at is None else [step_of(text) for text in options.at.split(",")]
     for name, result in results.items():
         tables = {"summary": result.table(kind=options.kind)}

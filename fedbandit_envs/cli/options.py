@@ -4,12 +4,15 @@ import argparse
 import re
 import shlex
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.problems.regrets import REGRETS
 
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
+
+LARGEST = 2**63 - 1  # the largest whole number of TOML and of numpy
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
@@ -111,12 +114,21 @@ def pair_of(text: str) -> tuple[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself."""
+    """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself.
+
+    >>> [value_of(text) for text in ("2**17", "1e4", "0.1", "true", "classical")]
+    [131072, 10000, 0.1, True, 'classical']
+    """
     import tomllib
 
     text = {"True": "true", "False": "false"}.get(text, text)
-    if power := re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)", text):
-        return int(power[1]) ** int(power[2])
+    if power := re.fullmatch(r"(\d{1,19})(?:\*\*|\^)(\d{1,19})", text):
+        value = int(power[1]) ** min(int(power[2]), LARGEST.bit_length())  # larger exponents would fill all memory
+        if value > LARGEST:
+            raise ValueError(f"expected a number of at most 2**63 - 1, got {text!r}")
+        return value
+    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", text) and float(text).is_integer():
+        return int(Decimal(text))  # 1e4 stands where a whole number is needed, and a whole number can be any number
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

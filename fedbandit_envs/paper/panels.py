@@ -107,9 +107,14 @@ def reproduce(
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels), sweep_table("setting", results))
+    found = Reproduction(results, verdicts(results, panels), setting_table(results))
     _write(found, Path(out), panels)
     return found
+
+
+def setting_table(results: Mapping[str, Result]) -> Columns:
+    """The summaries of all settings, one below the other; the column `setting` has their names."""
+    return sweep_table(["setting"], {(name,): result for name, result in results.items()})
 
 
 def verdicts(results: Mapping[str, Result], panels: str = "abcd") -> list[Verdict]:

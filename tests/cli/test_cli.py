@@ -16,6 +16,7 @@ import pytest
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main, parser
 from fedbandit_envs.cli.options import value_of
+from fedbandit_envs.cli.sweep import values_of
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
@@ -168,6 +169,47 @@ def test_sweep_compare_and_plot_work_on_what_was_written(tmp_path: Path, capsys:
     assert (tmp_path / "figures" / "sweep.pdf").exists()
 
 
+def test_a_sweep_over_several_parameters_is_a_grid_and_says_what_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "grid"
+    over = ["--over", "num_agents=2:4:2", "--over", "Fed-PECD.delta=0.05,0.1", "--trials", "2", "--executor", "serial"]
+    assert main(["sweep", *QUICK, "--policy", "Fed-PECD", *over, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].split()[:3] == ["num_agents", "Fed-PECD.delta", "policy"]
+    folders = {path.name for path in out.iterdir() if path.is_dir()}
+    assert folders == {f"num_agents={m},Fed-PECD.delta={delta}" for m in (2, 4) for delta in (0.05, 0.1)}
+    assert f"written to {out}: sweep.csv, sweep.pdf, sweep.png, and a folder of results for each of 4 settings" in text
+    assert f"next: fedbandit compare {out}" in text
+    assert main(["compare", str(out)]) == 0
+    assert "num_agents=4,Fed-PECD.delta=0.1: summary" in capsys.readouterr().out
+    assert main(["plot", str(out), "--format", "svg"]) == 0
+    assert (out / "sweep.svg").read_text().count("Fed-PECD.delta=0.") == 2
+
+
+def test_a_sweep_without_a_folder_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    over = ["--over", "num_agents=2", "--trials", "1", "--executor", "serial"]
+    assert main(["sweep", *QUICK, "--policy", "Uniform", *over]) == 0
+    assert "nothing was kept; --out FOLDER keeps the results" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("50:200:50", [50, 100, 150, 200]),
+        ("50:199:50", [50, 100, 150]),
+        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("3:1:-1", [3, 2, 1]),
+        ("2**3:2**4:4", [8, 12, 16]),
+        ("1e2:3e2:1e2", [100, 200, 300]),
+        ("7", [7]),
+        ("a:b:c", ["a:b:c"]),
+    ],
+)
+def test_a_range_has_its_last_value_if_the_steps_meet_it(text: str, values: list[object]) -> None:
+    assert values_of(text) == values
+
+
 def test_audit_prints_the_claims_and_passes_an_honest_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", *QUICK, "--policy", "Fed-PE"]) == 0
     assert "scalars sent, both ways" in capsys.readouterr().out
@@ -231,6 +273,13 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
             "trial: expected a whole number of at least 0, got -1",
         ),
         (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim"], "--over: expected NAME=V1,V2"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2", "--over", "dim=3"], "got 'dim' again"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4"], "got '2:4' without a step"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4:0"], "a step that leads from first to last"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4:-1"], "a step that leads from first to last"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:1e18:1"], "expected at most 10,000 values"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dimm=2,3"], "did you mean 'dim'"),
+        (["sweep", *QUICK, "--policy", "Fed-PE", "--over", "Fed-PE.delt=0.1"], "did you mean 'delta'"),
         (["reproduce", "--trials", "0", "--out", "x"], "trials: expected a whole number of at least 1"),
     ],
 )
@@ -318,6 +367,9 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         ("2**17", 131072),
         ("2^3", 8),
         ("0.5", 0.5),
+        ("1e4", 10_000),
+        ("1.5e3", 1500),
+        ("1e-3", 0.001),
         ("true", True),
         ("False", False),
         ("[0.1, 0.2]", [0.1, 0.2]),
@@ -328,3 +380,12 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
 )
 def test_values_are_read_as_toml_or_as_text(text: str, value: object) -> None:
     assert value_of(text) == value
+    assert type(value_of(text)) is type(value)
+
+
+def test_a_power_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert main(["run", *QUICK, "--policy", "Uniform", "--set", "max_cycles=9**999999999"]) == 2
+    assert "expected a number of at most 2**63 - 1, got '9**999999999'" in error_of(capsys)
+    assert value_of("2**62") == 2**62
+    assert time.monotonic() - began < 5
