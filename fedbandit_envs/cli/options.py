@@ -33,6 +33,12 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="an argument of the environment, or dropout (the probability that a report is lost); can be repeated",
     )
+    group.add_argument(
+        "--paper",
+        action="store_true",
+        help="the paper's settings for Synthetic or MovieLens (M = 100, T = 2**17, classical error), and its policies "
+        "unless --policy names others; --set changes them",
+    )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
 
@@ -61,25 +67,35 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 
 def experiment_of(options: argparse.Namespace) -> "Experiment":
     """The experiment that the file and the options describe together; the options win."""
-    from fedbandit_envs.experiments.experiment import Experiment
-
-    if options.file is None and (options.env is None or not options.policy):
-        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
-    policies = [policy_of(text) for text in options.policy or ()]
-    if options.file is None:
-        experiment = Experiment(id_of(options.env), policies)
-    else:
-        experiment = Experiment.read(options.file)
-        if options.env is not None:
-            experiment = replace(experiment, environment=id_of(options.env))
-        if policies:
-            experiment = replace(experiment, policies=policies)
+    experiment = _described(options)
     given = {name: getattr(options, name) for name in ("trials", "seed") if getattr(options, name) is not None}
     for text in options.set:
         experiment = experiment.with_argument(*pair_of(text))
     experiment = replace(experiment, **given)
     experiment.check()
     return experiment
+
+
+def _described(options: argparse.Namespace) -> "Experiment":
+    """The experiment of the file, of --env and --policy, or of --env and --paper."""
+    from fedbandit_envs.experiments.experiment import Experiment
+
+    policies = [policy_of(text) for text in options.policy or ()]
+    if options.paper:
+        from fedbandit_envs.paper.panels import paper_experiment
+
+        if options.file is not None or options.env is None:
+            raise ValueError("--paper: expected --env Synthetic or --env MovieLens beside it, and no FILE")
+        experiment = paper_experiment(id_of(options.env))
+    elif options.file is not None:
+        experiment = Experiment.read(options.file)
+        if options.env is not None:
+            experiment = replace(experiment, environment=id_of(options.env))
+    elif options.env is None or not policies:
+        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
+    else:
+        experiment = Experiment(id_of(options.env), policies)
+    return replace(experiment, policies=policies) if policies else experiment
 
 
 def executor_of(options: argparse.Namespace) -> str:

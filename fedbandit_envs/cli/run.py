@@ -6,6 +6,7 @@ from fedbandit_envs.cli.options import add_experiment, add_running, executor_of,
 
 HELP = "Run an experiment, or what is missing of it."
 EXAMPLES = (
+    "fedbandit run --env Synthetic --paper --policy Fed-CI --policy Fed-PECD --policy Fed-PE --out results/paper",
     "fedbandit run --env Synthetic --policy Fed-PECD --policy Fed-PE --set max_cycles=2**17 --out results/mine",
     "fedbandit run experiment.toml --trials 20 --out results/mine",
 )
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the experiment, show its summary, and write its tables into the folder of its results."""
     from fedbandit_envs.cli.tables import show_summary
+    from fedbandit_envs.experiments.advice import advice
     from fedbandit_envs.experiments.running import run as run_experiment
 
     experiment = experiment_of(options)
@@ -29,6 +31,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         result = run_experiment(experiment, options.out, executor_of(options), force=options.force)
     show_summary(result.table())
+    for line in advice(result):
+        print(line)
     if options.out:
         result.write_tables(options.out)
         print(f"\nwritten to {options.out}; next: fedbandit compare {options.out}, fedbandit plot {options.out}")

@@ -77,6 +77,16 @@ def experiment(
     return Experiment(environment, policies, {**arguments, **sizes}, trials, seed, audited)
 
 
+def paper_experiment(environment: str, trials: int = 10) -> Experiment:
+    """The paper's experiment on one of its two environments, as in panels (a) and (c): M = 100, T = 2^17.
+
+    >>> paper_experiment("fedbandit/MovieLens-v0").arguments["noise_std"]
+    0.001
+    """
+    problems = {PROBLEMS[name][0]: name for name in PROBLEMS}
+    return experiment(problems[one_of("environment of the paper", environment, problems)], COMPARED_AT, trials)
+
+
 def reproduce(
     out: str | Path,
     panels: str = "abcd",

@@ -31,8 +31,8 @@ def regret_over_grid(results: Mapping[Point, Result], parameters: Sequence[str],
     ['dropout=0.0', 'dropout=0.1']
     """
     panels: dict[Point, dict[Any, Result]] = {}
-    for (value, *others), result in results.items():
-        panels.setdefault(tuple(others), {})[value] = result
+    for point, result in results.items():
+        panels.setdefault(point[1:], {})[point[0]] = result
     if len(parameters) == 1:
         return regret_against(panels[()], parameters[0], kind=kind)
     columns = min(_PANELS_IN_A_ROW, len(panels))

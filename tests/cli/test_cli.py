@@ -17,6 +17,7 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main, parser
 from fedbandit_envs.cli.options import value_of
 from fedbandit_envs.cli.sweep import values_of
+from fedbandit_envs.paper import panels
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
@@ -138,6 +139,34 @@ def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert main(["run", *QUICK, "--policy", "Uniform", "--trials", "1", "--executor", "serial"]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["Synthetic", "MovieLens"])
+def test_the_paper_is_a_name_for_its_settings(name: str, tmp_path: Path) -> None:
+    small = ["--set", "max_cycles=64", "--trials", "1", "--executor", "serial", "--out", str(tmp_path)]
+    assert main(["run", "--env", name, "--paper", *small]) == 0
+    written = fb.Experiment.read(tmp_path / "experiment.toml")
+    paper = panels.experiment(name.lower(), 100, trials=1)
+    assert written.arguments | {"max_cycles": 2**17} == paper.resolved().arguments
+    assert [spec.name for spec in written.policies] == ["Fed-PE", "Fed-PECD"]
+
+
+def test_the_paper_s_settings_can_have_other_policies(tmp_path: Path) -> None:
+    small = ["--set", "max_cycles=64", "--trials", "1", "--executor", "serial", "--out", str(tmp_path)]
+    assert main(["run", "--env", "Synthetic", "--paper", "--policy", "Uniform", *small]) == 0
+    written = fb.Experiment.read(tmp_path / "experiment.toml")
+    assert (written.labels, written.arguments["error"]) == (["Uniform"], "classical")
+
+
+def test_a_run_that_is_too_short_for_a_policy_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "--env", "Synthetic", "--policy", "Fed-PECD", "--policy", "Uniform", "--set", "num_agents=50"]
+    command += ["--trials", "1", "--executor", "serial"]
+    assert main(command) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("Fed-PECD: at T = 8,192 only ")
+    assert "it needs about 16,522 steps; max_cycles=2**17 shows the gain." in last
+    assert main([*command, "--set", "max_cycles=2**17"]) == 0
+    assert "it needs about" not in capsys.readouterr().out
 
 
 def test_a_file_can_be_changed_by_options(tmp_path: Path) -> None:
@@ -263,6 +292,10 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
         (["run", "--env", "Synthetc", "--policy", "Uniform"], "did you mean 'fedbandit/Synthetic-v0'"),
         (["run", *QUICK, "--policy", "Unifrm"], "did you mean 'Uniform'"),
         (["run", *QUICK, "--policy", "Fed-PE delt=1"], "did you mean 'delta'"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "T=100"], "did you mean 'max_cycles'?"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "K=3"], "did you mean 'num_arms'?"),
+        (["run", "--env", "Household", "--paper"], "environment of the paper: expected one of"),
+        (["run", "--paper", "--policy", "Uniform"], "--paper: expected --env Synthetic or --env MovieLens"),
         (["run", *QUICK, "--policy", "Uniform", "--trials", "0"], "trials: expected a whole number of at least 1"),
         (["run", *QUICK, "--policy", "Uniform", "--set", "dim"], "expected KEY=VALUE, got 'dim'"),
         (["run", *QUICK, "--policy", "Uniform", "--executor", "seral"], "did you mean 'serial'"),
