@@ -50,3 +50,4 @@ from .rounds.history import History as History
 from .rounds.ledger import Ledger as Ledger
 from .rounds.loop import CommunicationRounds as CommunicationRounds
 from .rounds.loop import play as play
+from .version import __version__ as __version__

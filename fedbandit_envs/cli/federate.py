@@ -4,7 +4,8 @@ import argparse
 import time
 from typing import Any
 
-from fedbandit_envs.cli.options import id_of, pair_of, policy_of
+from fedbandit_envs.cli.options import pair_of, policy_of
+from fedbandit_envs.envs.ids import id_of
 
 HELP = "Run agents in processes of their own, over Flower, on this machine; needs the extra `flower`."
 EXAMPLES = ("fedbandit federate --policy Fed-PECD --agents 8 --clients 4 --set max_cycles=30",)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.envs.ids import id_of
 from fedbandit_envs.problems.regrets import REGRETS
 
 if TYPE_CHECKING:
@@ -105,11 +106,6 @@ def executor_of(options: argparse.Namespace) -> str:
     if options.workers is not None:
         return f"processes:{options.workers}"
     return options.executor or "processes"
-
-
-def id_of(name: str) -> str:
-    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
-    return name if "/" in name else f"fedbandit/{name}-v0"
 
 
 def policy_of(text: str) -> "PolicySpec":

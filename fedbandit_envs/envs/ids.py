@@ -15,6 +15,11 @@ def environment_ids() -> list[str]:
     return [f"{NAMESPACE}/{name}-v0" for name in PROBLEM_NAMES]
 
 
+def id_of(name: str) -> str:
+    """The id of an environment: `Synthetic` means `fedbandit/Synthetic-v0`, and an id stays as it is."""
+    return name if "/" in name else f"{NAMESPACE}/{name}-v0"
+
+
 def register_environments() -> None:
     """Make the ids known to PettingZoo and to Gymnasium."""
     for name in PROBLEM_NAMES:

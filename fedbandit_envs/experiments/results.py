@@ -50,6 +50,9 @@ class Result:
         self.experiment, self.records = experiment, list(records)
         self._summaries: dict[tuple[str, str], dict[str, Any]] = {}  # rows by policy and kind: asked for several times
 
+    def __repr__(self) -> str:
+        return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
+
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """The result in a folder that `run` wrote."""

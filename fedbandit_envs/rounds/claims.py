@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, short_repr
 from fedbandit_envs.contexts.distributions import Discrete
 from fedbandit_envs.contexts.features import is_linear
 from fedbandit_envs.contexts.gaussian import Gaussian
@@ -100,6 +100,8 @@ class Phase:
     active: BoolArray  # (M, K) active after it
     pulls: IntArray  # (M, K) allocated
     played: IntArray  # (M, K) really pulled, of both kinds
+
+    __repr__ = short_repr
 
 
 def audit(history: History) -> Audit:

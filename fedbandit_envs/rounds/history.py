@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -27,6 +27,8 @@ class Exchange:
     plan: Plan
     feedback: Feedback
     up: Message | None
+
+    __repr__ = short_repr
 
     def tree(self) -> State:
         """The turn as plain arrays, for storage."""
@@ -59,6 +61,11 @@ class History:
     exchanges: tuple[Exchange, ...] | None = None  # with record=True
     instance: BanditInstance | None = None  # with record=True: the truth
     view: View | None = None  # with record=True: what the agents were shown
+
+    def __repr__(self) -> str:
+        size = f"{self.constants.num_agents} agents, {self.steps[-1]} steps"
+        sent = f"{self.ledger.rounds} rounds, {self.ledger.scalars} scalars"
+        return f"History({type(self.policy).__name__}, {size}, regret per agent {self.mean_regret()[-1]:.4g}, {sent})"
 
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) cumulative pseudo-regret of each agent: "regret", "distribution_regret" or "paper_regret"."""
