@@ -44,6 +44,22 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
 
 
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Add the option --dry-run, which `show_plan` serves."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="compute nothing; print the experiment as TOML, which can be saved as a FILE, and what would be computed",
+    )
+
+
+def show_plan(experiment: "Experiment", settings: int = 1) -> None:
+    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file."""
+    print(experiment.text(), end="")
+    work = f"{experiment.trials} trials of {len(experiment.policies)} policies"
+    print(f"\n# would compute {work}{f' in each of {settings} settings' if settings > 1 else ''}; nothing was run")
+
+
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
     """Add the options that say where results go and who computes them; `out` is the default folder."""
     group = parser.add_argument_group("how to run it")

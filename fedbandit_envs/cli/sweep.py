@@ -7,7 +7,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.cli.options import add_experiment, add_running, executor_of, experiment_of, value_of
+from fedbandit_envs.cli.options import (
+    add_dry_run,
+    add_experiment,
+    add_running,
+    executor_of,
+    experiment_of,
+    show_plan,
+    value_of,
+)
 
 HELP = "Run an experiment at every combination of values of some parameters, and plot regret against them."
 EXAMPLES = (
@@ -23,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit sweep`."""
     add_experiment(parser)
     add_running(parser)
+    add_dry_run(parser)
     parser.add_argument(
         "--over",
         action="append",
@@ -38,12 +47,18 @@ def run(options: argparse.Namespace) -> int:
     """Run the sweep, show its table, and draw regret against the parameters."""
     from fedbandit_envs.cli.tables import show_summary
     from fedbandit_envs.experiments.results import write_table
-    from fedbandit_envs.experiments.sweeps import sweep, sweep_table
+    from fedbandit_envs.experiments.sweeps import grid, sweep, sweep_table
     from fedbandit_envs.reports import plotting
     from fedbandit_envs.reports.sweep_figure import regret_over_grid
 
-    over = over_of(options.over)
-    results = sweep(experiment_of(options), over, options.out, executor_of(options), force=options.force)
+    over, experiment = over_of(options.over), experiment_of(options)
+    if options.dry_run:
+        experiments = grid(experiment, over)
+        for one in experiments.values():
+            one.check()
+        show_plan(experiment, settings=len(experiments))
+        return 0
+    results = sweep(experiment, over, options.out, executor_of(options), force=options.force)
     table = sweep_table(list(over), results)
     show_summary(table, first=tuple(over))
     if options.out is None:

@@ -49,15 +49,21 @@ def sweep(
     >>> list(results)
     [(2, 0.05), (2, 0.1), (4, 0.05), (4, 0.1)]
     """
+    experiments = grid(experiment, over)
+    results = run_all(
+        {point_name(tuple(over), point): one for point, one in experiments.items()}, out, executor, force=force
+    )
+    return {point: results[point_name(tuple(over), point)] for point in experiments}
+
+
+def grid(experiment: Experiment, over: Mapping[str, Sequence[Value]]) -> dict[Point, Experiment]:
+    """The experiments of a sweep by their points."""
     for parameter, values in over.items():
         _check_values(parameter, values)
-    size = prod(len(values) for values in over.values())
-    if not over or size > MOST_POINTS:
-        raise ValueError(f"over: expected 1 to {MOST_POINTS:,} combinations of values, got {size if over else 0:,}")
-    names = {point: point_name(tuple(over), point) for point in product(*over.values())}
-    experiments = {name: at_point(experiment, tuple(over), point) for point, name in names.items()}
-    results = run_all(experiments, out, executor, force=force)
-    return {point: results[name] for point, name in names.items()}
+    size = prod(len(values) for values in over.values()) if over else 0
+    if not 1 <= size <= MOST_POINTS:
+        raise ValueError(f"over: expected 1 to {MOST_POINTS:,} combinations of values, got {size:,}")
+    return {point: at_point(experiment, tuple(over), point) for point in product(*over.values())}
 
 
 def _check_values(parameter: str, values: Sequence[Value]) -> None:

@@ -169,6 +169,49 @@ def test_a_run_that_is_too_short_for_a_policy_says_so(capsys: pytest.CaptureFixt
     assert "it needs about" not in capsys.readouterr().out
 
 
+def test_a_dry_run_prints_a_file_that_run_reads_and_computes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policies = ["--policy", "Uniform", "--policy", "Fed-PECD delta=0.05 label=tight"]
+    assert main(["run", *QUICK, *policies, "--trials", "3", "--out", "here", "--dry-run"]) == 0
+    assert list(tmp_path.iterdir()) == []
+    text = capsys.readouterr().out
+    assert text.endswith("# would compute 3 trials of 2 policies; nothing was run\n")
+    (tmp_path / "experiment.toml").write_text(text)
+    read = fb.Experiment.read(tmp_path / "experiment.toml")
+    assert (read.labels, read.trials, read.arguments["max_cycles"]) == (["Uniform", "tight"], 3, 64)
+    assert main(["sweep", *QUICK, *policies, "--over", "num_agents=2,3", "--over", "dropout=0,0.5", "--dry-run"]) == 0
+    assert "# would compute 10 trials of 2 policies in each of 4 settings" in capsys.readouterr().out
+    assert main(["sweep", *QUICK, *policies, "--over", "num_agnts=2,3", "--dry-run"]) == 2
+
+
+def test_a_file_names_environments_as_options_do(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text('environment = "Synthetic"\npolicies = ["Uniform"]\n')
+    assert fb.Experiment.read(tmp_path / "e.toml").environment == "fedbandit/Synthetic-v0"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('environment = "Synthetic"\npolicies = [{name = ["x"]}]', "name of a policy: expected text, got ['x']"),
+        (
+            'environment = "Synthetic"\npolicies = [{name = "Uniform", label = 3}]',
+            "label of Uniform: expected text, got 3",
+        ),
+        ('environment = ["x"]\npolicies = ["Uniform"]', "environment: expected text, got ['x']"),
+        ('environment = "Synthetic"\npolicies = 3', "policies: expected a list of one or more, got 3"),
+        ('environment = "Synthetic"\npolicies = ["Uniform"]\ntrials = 1000000000000000000', "trials: expected at most"),
+    ],
+)
+def test_wrong_values_in_a_file_are_told_in_words(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "e.toml").write_text(text)
+    assert main(["run", str(tmp_path / "e.toml")]) == 2
+    assert message in error_of(capsys)
+
+
 def test_a_file_can_be_changed_by_options(tmp_path: Path) -> None:
     fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 4, "max_cycles": 10}).write(tmp_path / "e.toml")
     options = ["--trials", "2", "--seed", "5", "--set", "num_agents=3", "--policy", "Oracle"]
@@ -242,6 +285,26 @@ def test_a_range_has_its_last_value_if_the_steps_meet_it(text: str, values: list
 def test_audit_prints_the_claims_and_passes_an_honest_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", *QUICK, "--policy", "Fed-PE"]) == 0
     assert "scalars sent, both ways" in capsys.readouterr().out
+
+
+def test_an_audit_of_several_trials_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK, "--policy", "Fed-PE", "--trials", "3"]) == 0
+    rows = {line[: line.index("  ")]: line for line in capsys.readouterr().out.splitlines() if "trials" in line}
+    assert rows["scalars sent, both ways"].endswith("true in 3 of 3 trials, claimed in 3")
+    assert main(["audit", *QUICK, "--policy", "Fed-PE", "--trials", "3", "--trial", "1"]) == 2
+    assert "expected --trial or --trials, got both" in error_of(capsys)
+
+
+def test_an_audit_fails_when_a_claim_fails_in_one_of_several_trials(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fedbandit_envs.rounds import claims as module
+
+    audits = iter([module.Audit((module.Claim("at most zero", 0, measured),)) for measured in (-1, 2, 0)])
+    monkeypatch.setattr(module, "audit", lambda history: next(audits))
+    assert main(["audit", *QUICK, "--policy", "Uniform", "--trials", "3"]) == 1
+    line = capsys.readouterr().out.splitlines()[2]
+    assert " ".join(line.split()) == "at most zero 0 2 true in 2 of 3 trials, claimed in 3"
 
 
 def test_audit_fails_when_a_claim_does(monkeypatch: pytest.MonkeyPatch) -> None:
