@@ -58,6 +58,8 @@ def sweep(
 
 def grid(experiment: Experiment, over: Mapping[str, Sequence[Value]]) -> dict[Point, Experiment]:
     """The experiments of a sweep by their points."""
+    if not isinstance(over, Mapping):
+        raise ValueError(f"over: expected the values of each parameter, got {over!r}; use {{'num_agents': [50, 100]}}")
     for parameter, values in over.items():
         _check_values(parameter, values)
     size = prod(len(values) for values in over.values()) if over else 0

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 _PANELS_IN_A_ROW = 3
 
 
-def regret_over_grid(results: Mapping[Point, Result], parameters: Sequence[str], kind: str = "regret") -> "Figure":
+def regret_over_grid(
+    results: Mapping[Point, Result], parameters: Sequence[str], kind: str = "regret", **look: Any
+) -> "Figure":
     """Final regret over the grid of a sweep: the first parameter is the axis, all panels have the same scale.
 
     Args:
         results: the results by the values of the parameters, as `sweep` and `load_sweep` return them.
         parameters: the names of the parameters.
         kind: which regret.
+        look: other keywords of `regret_against`, the same for each panel.
 
     >>> from fedbandit_envs import Experiment
     >>> from fedbandit_envs.experiments.sweeps import sweep
@@ -34,14 +37,18 @@ def regret_over_grid(results: Mapping[Point, Result], parameters: Sequence[str],
     for point, result in results.items():
         panels.setdefault(point[1:], {})[point[0]] = result
     if len(parameters) == 1:
-        return regret_against(panels[()], parameters[0], kind=kind)
-    columns = min(_PANELS_IN_A_ROW, len(panels))
+        return regret_against(panels[()], parameters[0], kind=kind, **look)
+    last = len({others[-1] for others in panels})  # a row for each value of the parameter before it, if that fits
+    columns = last if len(parameters) > 2 and last <= _PANELS_IN_A_ROW else min(_PANELS_IN_A_ROW, len(panels))
     rows = math.ceil(len(panels) / columns)
     figure, grid = blank(4.5 * columns, 3.2 * rows, rows, columns)
     places = list(getattr(grid, "flat", [grid]))
-    for axes, (others, panel) in zip(places, panels.items(), strict=False):
-        regret_against(panel, parameters[0], axes, kind)
-        axes.set_title(point_name(parameters[1:], others), fontsize="medium")
+    for number, (others, panel) in enumerate(panels.items()):
+        axes = places[number]
+        regret_against(panel, parameters[0], axes, kind, **look)
+        axes.set_title(point_name(parameters[1:], others).replace(",", ", "), fontsize="medium")
+        if number > 0 and axes.get_legend() is not None:
+            axes.get_legend().remove()  # it is the same in all panels
     for axes in places[len(panels) :]:
         axes.remove()
     limits = [axes.get_ylim() for axes in figure.axes]

@@ -162,9 +162,8 @@ def test_a_run_that_is_too_short_for_a_policy_says_so(capsys: pytest.CaptureFixt
     command = ["run", "--env", "Synthetic", "--policy", "Fed-PECD", "--policy", "Uniform", "--set", "num_agents=50"]
     command += ["--trials", "1", "--executor", "serial"]
     assert main(command) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("Fed-PECD: at T = 8,192 only ")
-    assert "it needs about 16,522 steps; max_cycles=2**17 shows the gain." in last
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Fed-PECD: at T = 8,192 only ")]
+    assert "it needs about 16,522 steps; max_cycles=2**17 shows the gain." in line
     assert main([*command, "--set", "max_cycles=2**17"]) == 0
     assert "it needs about" not in capsys.readouterr().out
 

@@ -69,6 +69,7 @@ def test_a_policy_is_named_by_its_label_or_all_of_its_name_are_meant() -> None:
         ({"gap": [[0.1, 0.2]]}, "expected numbers or names for gap"),
         ({"error": ["a/b"]}, "expected parameters and values without any of"),
         ({}, "got 0"),
+        ("num_agents", "expected the values of each parameter, got 'num_agents'"),
         ({"num_agents": range(1, 1001), "dim": range(2, 1002)}, "got 1,000,000"),
     ],
 )
@@ -92,7 +93,8 @@ def test_the_figure_has_a_panel_for_each_value_of_the_other_parameters() -> None
     results = sweep(SMALL, over, executor="serial")
     figure = regret_over_grid(results, list(over))
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["dropout=0.0,dim=2", "dropout=0.0,dim=3", "dropout=0.5,dim=2", "dropout=0.5,dim=3"]
+    assert titles == ["dropout=0.0, dim=2", "dropout=0.0, dim=3", "dropout=0.5, dim=2", "dropout=0.5, dim=3"]
+    assert [axes.get_legend() is not None for axes in figure.axes] == [True, False, False, False]
     assert {axes.get_xlabel() for axes in figure.axes} == {"agents $M$"}
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     drawn = figure.axes[3].lines[0].get_ydata()
