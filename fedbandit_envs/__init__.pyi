@@ -23,6 +23,9 @@ from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
+from .experiments.sweeps import load_sweep as load_sweep
+from .experiments.sweeps import sweep as sweep
+from .experiments.sweeps import sweep_table as sweep_table
 from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household

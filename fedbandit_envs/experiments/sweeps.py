@@ -127,7 +127,16 @@ def _value(experiment: Experiment, parameter: str) -> Value:
 
 
 def load_sweep(folder: str | Path) -> tuple[tuple[str, ...], dict[Point, Result]]:
-    """The parameters of a sweep's folder, and its results by their values, smaller numbers first."""
+    """The parameters of a sweep's folder, and its results by their values, smaller numbers first.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"max_cycles": 32}, trials=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     kept = sweep(experiment, {"num_agents": [4, 2], "dropout": [0.1]}, folder, "serial")
+    ...     parameters, results = load_sweep(folder)
+    >>> parameters, list(results)
+    (('num_agents', 'dropout'), [(2, 0.1), (4, 0.1)])
+    """
     folders = sorted(path.parent for path in Path(folder).glob(f"*=*/{EXPERIMENT_FILE}"))
     swept = {tuple(part.partition("=")[0] for part in path.name.split(",")) for path in folders}
     if len(swept) != 1:
@@ -152,6 +161,11 @@ def sweep_table(parameters: Sequence[str], results: Mapping[Any, Result], kind: 
         parameters: the names of these columns.
         results: the results by what stands in these columns, a tuple of as many values.
         kind: which regret.
+
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"max_cycles": 32}, trials=1)
+    >>> table = sweep_table(["num_agents"], sweep(experiment, {"num_agents": [2, 4]}, executor="serial"))
+    >>> list(table)[:3], table["num_agents"]
+    (['num_agents', 'policy', 'trials'], [2, 4])
     """
     columns: Columns = {}
     for point, result in results.items():
