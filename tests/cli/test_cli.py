@@ -400,6 +400,11 @@ def test_a_folder_without_results_gives_exit_code_1(arguments: list[str], capsys
     assert "nowhere: expected the results of a run or of one sweep, got no such folder" in error_of(capsys)
 
 
+def test_settings_that_need_too_much_memory_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--env", "Synthetic", "--policy", "Uniform", "--set", "num_agents=10**15"]) == 1
+    assert error_of(capsys).startswith("fedbandit: error: not enough memory for these settings. Unable to allocate")
+
+
 def test_wrong_grammar_gives_exit_code_2() -> None:
     for arguments in ([], ["rum"], ["reproduce", "--panel", "e"]):
         with pytest.raises(SystemExit) as ended:
