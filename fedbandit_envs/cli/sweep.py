@@ -19,7 +19,7 @@ from fedbandit_envs.cli.options import (
 
 HELP = "Run an experiment at every combination of values of some parameters, and plot regret against them."
 EXAMPLES = (
-    "fedbandit sweep --env Synthetic --policy Fed-PECD --over num_agents=50:150:50 --out results/agents",
+    "fedbandit sweep --env Synthetic --paper --policy Fed-PECD --over num_agents=50:150:50 --out results/agents",
     "fedbandit sweep --env Synthetic --policy Fed-PECD --over dropout=0,0.1,0.3 --over Fed-PECD.delta=0.05,0.1 --out "
     "results/grid",
 )
