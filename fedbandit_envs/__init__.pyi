@@ -29,6 +29,9 @@ from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
+from .experiments.sweeps import load_sweep as load_sweep
+from .experiments.sweeps import sweep as sweep
+from .experiments.sweeps import sweep_table as sweep_table
 from .problems.classification import ClassificationFit as ClassificationFit
 from .problems.classification import from_classification as from_classification
 from .problems.file import File as File
@@ -59,6 +62,7 @@ from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
+from .reports import tracking as tracking
 from .rounds.auditing import audit as audit
 from .rounds.faults import Faults as Faults
 from .rounds.faults import QuorumLost as QuorumLost
@@ -66,3 +70,4 @@ from .rounds.history import History as History
 from .rounds.ledger import Ledger as Ledger
 from .rounds.loop import CommunicationRounds as CommunicationRounds
 from .rounds.loop import play as play
+from .version import __version__ as __version__

@@ -85,6 +85,22 @@ class PhasedElimination(Policy):
         phases = self.phases or number_of_phases(constants.horizon, self.growth)
         return confidence(constants.num_agents, constants.num_arms, constants.dim, phases, self.delta)
 
+    def steps_to_separate(self, constants: Constants, gap: float) -> int | None:
+        """The end of the first phase whose widths are below gap / 2, when all arms are explored evenly.
+
+        An arm then has M f_p / K pulls in d dimensions, so ||e||_V^2 is about d K / (M f_p), and no width is above
+        w sigma alpha (L / ell) times the root of that. None for variants with other widths than Algorithm 1.
+        """
+        if not self.theorem:
+            return None
+        scale = self.width * self.sigma * self.alpha(constants) * constants.L / (self.ell or constants.ell)
+        enough = constants.dim * constants.num_arms / constants.num_agents * (2 * scale / gap) ** 2
+        phase, steps = 0, self.first * constants.num_arms
+        while self.budget(phase) < enough:
+            phase += 1
+            steps += self.budget(phase) + constants.num_arms
+        return steps
+
     @property
     def arithmetic(self) -> ModuleType:
         """`estimation`, or the module with the same functions in compiled code."""

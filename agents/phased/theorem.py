@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, short_repr
 from fedbandit_envs.protocol.claims import Claim, RecordedRun, Truth, Turn
 from fedbandit_envs.protocol.knowledge import View
 
@@ -32,6 +32,8 @@ class Phase:
     active: BoolArray  #: (M, K) the arms that are active after it
     pulls: IntArray  #: (M, K) the pulls that the server allocated
     played: IntArray  #: (M, K) the pulls that were made, explored or played
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,19 @@
 """The command `fedbandit audit`."""
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fedbandit_envs.cli.options import add_experiment, experiment_of
 
-HELP = "Check a run against what theory claims about it."
+if TYPE_CHECKING:
+    from fedbandit_envs.protocol.claims import Claim
+    from fedbandit_envs.rounds.auditing import Audit
+
+HELP = "Check one run of each policy, or several, against what theory claims about it."
 EXAMPLES = (
     "fedbandit audit --env Synthetic --policy Fed-PE",
+    "fedbandit audit --env Synthetic --policy Fed-PE --trials 10",
     "fedbandit audit --env Synthetic --policy Fed-PE --set error=classical",
 )
 
@@ -14,21 +21,46 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit audit`."""
     add_experiment(parser)
-    parser.add_argument("--trial", type=int, default=0, metavar="K", help="which trial (default: %(default)s)")
+    parser.add_argument(
+        "--trial", type=int, metavar="K", help="which trial (default: 0); --trials N checks trials 0 to N - 1"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play one trial of each policy with its messages recorded, and show what its audit says."""
+    """Play trials of each policy with their messages recorded, and show what the audits say."""
     from fedbandit_envs.rounds.auditing import audit
     from fedbandit_envs.rounds.loop import play
     from fedbandit_envs.validation import whole_number
 
+    if options.trial is not None and options.trials is not None:
+        raise ValueError("expected --trial or --trials, got both")
     experiment = experiment_of(options)
-    seed = experiment.trial_seed(whole_number("trial", options.trial, at_least=0))
-    audits = []
+    first = whole_number("trial", options.trial or 0, at_least=0)
+    trials = [first] if options.trials is None else range(experiment.trials)
+    audits: list[Audit] = []
     for spec in experiment.policies:
         policy = spec.make()
         env = experiment.environment_for(policy)
-        audits.append(audit(play(env, policy, seed=seed, record=True, faults=experiment.faults())))
-        print(f"{spec.label}\n{audits[-1]}\n")
+        seeds = [experiment.trial_seed(trial) for trial in trials]
+        found = [audit(play(env, policy, seed=seed, record=True, faults=experiment.faults())) for seed in seeds]
+        print(f"{spec.label}\n{found[0] if len(found) == 1 else _summary(found)}\n")
+        audits += found
     return 0 if all(one.ok for one in audits) else 1
+
+
+def _summary(audits: "Sequence[Audit]") -> str:
+    """The audits of several trials: for each claim the largest measurement, and in how many trials it holds."""
+    names = list(dict.fromkeys(claim.claim for one in audits for claim in one.claims))
+    size = max(map(len, names))
+    lines = [f"{'claim':<{size}}  {'bound':>12}  {'largest':>12}  verdict"]
+    for name in names:
+        rows = [claim for one in audits for claim in one.claims if claim.claim == name]
+        worst = max(rows, key=_beyond_bound)
+        held, claimed = sum(row.holds for row in rows), sum(row.claimed for row in rows)
+        verdict = f"true in {held} of {len(rows)} trials, claimed in {claimed or 'none'}"
+        lines.append(f"{name:<{size}}  {worst.bound:>12.6g}  {worst.measured:>12.6g}  {verdict}")
+    return "\n".join(lines)
+
+
+def _beyond_bound(claim: "Claim") -> float:
+    return claim.measured - claim.bound

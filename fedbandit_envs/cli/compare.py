@@ -69,8 +69,7 @@ def _load(folder: str) -> "tuple[Sequence[str], dict[Point, Result]]":
 
     if (Path(folder) / EXPERIMENT_FILE).exists():
         return (), {(): Result.load(folder)}
-    parameter, results = load_sweep(folder)
-    return [parameter], {(value,): result for value, result in results.items()}
+    return load_sweep(folder)
 
 
 def _title(parameters: "Sequence[str]", point: "Point") -> str:

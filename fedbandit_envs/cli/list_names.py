@@ -8,6 +8,12 @@ from fedbandit_envs.envs.ids import environment_ids, id_of, short_name
 HELP = "List environments and policies with their parameters, or explain one of them."
 EXAMPLES = ("fedbandit list", "fedbandit list policies", "fedbandit list Fed-PECD")
 _GROUPS = ("environments", "policies")
+# What `Policy.observes` means for who chooses a policy. Policies that ignore what they are shown exist, as Uniform.
+_NEEDS = {
+    "distribution": "contexts may stay hidden",
+    "context": "must be shown the contexts",
+    "truth": "must be shown the true means",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +36,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _explain(name: str) -> None:
     """Show the docstring of a policy or an environment, and each of its parameters."""
-    import inspect
-
     from fedbandit_envs.cli.field_comments import field_comments
     from fedbandit_envs.envs.parallel import HiddenContextBandit
     from fedbandit_envs.envs.registration import problem_class
@@ -49,10 +53,8 @@ def _explain(name: str) -> None:
         parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
         comments["max_cycles"] = "the number of steps T"
     else:
-        title, parameters = f"{name} (is shown the {what.observes})", policy_parameters(what)
-    print(
-        f"{title}\n\n{inspect.getdoc(what) or '(no description)'}\n\n{'parameters' if parameters else 'no parameters'}"
-    )
+        title, parameters = f"{name} ({_NEEDS[what.observes]})", policy_parameters(what)
+    print(f"{title}\n\n{_description(what)}\n\n{'parameters' if parameters else 'no parameters'}")
     for key, value in parameters.items():
         print(f"  {key}={value!r}")
         if key in comments:
@@ -77,14 +79,22 @@ def _list_policies() -> None:
     print("policies")
     for name in policy_names():
         policy = policy_class(name)
-        _entry(f"{name} (is shown the {policy.observes})", policy, policy_parameters(policy))
+        _entry(f"{name} ({_NEEDS[policy.observes]})", policy, policy_parameters(policy))
 
 
 def _entry(name: str, what: Any, parameters: dict[str, Any]) -> None:
-    first_line, *_ = (what.__doc__ or "").strip().splitlines() or ["(no description)"]
-    print(f"  {name}\n      {first_line}")
+    print(f"  {name}\n      {_description(what).splitlines()[0]}")
     if parameters:
         print("      " + ", ".join(f"{key}={value!r}" for key, value in parameters.items()))
+
+
+def _description(what: Any) -> str:
+    """The class's own docstring; a base class's would be about something else."""
+    import inspect
+
+    text = inspect.cleandoc(what.__doc__ or "")
+    written_by_dataclass = text.startswith(f"{what.__name__}(")  # its signature, where the author wrote nothing
+    return text if text and not written_by_dataclass else "(no description)"
 
 
 def _defaults_of(problem: Any) -> dict[str, Any]:

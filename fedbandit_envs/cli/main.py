@@ -84,7 +84,9 @@ def tell_error(error: Exception) -> int:
             text += f"\nand {len(lines) // 2 - _SHOWN_FAILURES} more trials"
         print(text, file=sys.stderr)
         return 1
-    expected = isinstance(error, (ValueError, RuntimeError, OSError, ImportError))
+    if isinstance(error, MemoryError):
+        text = f"not enough memory for these settings. {text}"
+    expected = isinstance(error, (ValueError, RuntimeError, OSError, ImportError, MemoryError))
     name = "" if expected else f"{type(error).__name__}, a fault of this program (--debug shows where): "
     print(f"fedbandit: error: {name}{' '.join(text.split())}", file=sys.stderr)
     return 2 if isinstance(error, ValueError) else 1
@@ -126,7 +128,7 @@ class _Version(argparse.Action):
     """Prints the version, which is looked up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from fedbandit_envs.version import __version__
 
-        print(f"fedbandit {version('fedbandit-envs')}")
+        print(f"fedbandit {__version__}")
         parser.exit()

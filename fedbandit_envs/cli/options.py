@@ -4,6 +4,7 @@ import argparse
 import re
 import shlex
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.envs.ids import id_of
@@ -11,6 +12,8 @@ from fedbandit_envs.problems.regrets import REGRETS
 
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
+
+LARGEST = 2**63 - 1  # the largest whole number of TOML and of numpy
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +34,30 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="an argument of the environment, or dropout (the probability that a report is lost); can be repeated",
     )
+    group.add_argument(
+        "--paper",
+        action="store_true",
+        help="the paper's settings for Synthetic or MovieLens (M = 100, T = 2**17, classical error), and its policies "
+        "unless --policy names others; --set changes them",
+    )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """Add the option --dry-run, which `show_plan` serves."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="compute nothing; print the experiment as TOML, which can be saved as a FILE, and what would be computed",
+    )
+
+
+def show_plan(experiment: "Experiment", settings: int = 1) -> None:
+    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file."""
+    print(experiment.text(), end="")
+    work = f"{experiment.trials} trials of {len(experiment.policies)} policies"
+    print(f"\n# would compute {work}{f' in each of {settings} settings' if settings > 1 else ''}; nothing was run")
 
 
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
@@ -59,25 +84,35 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 
 def experiment_of(options: argparse.Namespace) -> "Experiment":
     """The experiment that the file and the options describe together; the options win."""
-    from fedbandit_envs.experiments.experiment import Experiment
-
-    if options.file is None and (options.env is None or not options.policy):
-        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
-    policies = [policy_of(text) for text in options.policy or ()]
-    if options.file is None:
-        experiment = Experiment(id_of(options.env), policies)
-    else:
-        experiment = Experiment.read(options.file)
-        if options.env is not None:
-            experiment = replace(experiment, environment=id_of(options.env))
-        if policies:
-            experiment = replace(experiment, policies=policies)
+    experiment = _described(options)
     given = {name: getattr(options, name) for name in ("trials", "seed") if getattr(options, name) is not None}
     for text in options.set:
         experiment = experiment.with_argument(*pair_of(text))
     experiment = replace(experiment, **given)
     experiment.check()
     return experiment
+
+
+def _described(options: argparse.Namespace) -> "Experiment":
+    """The experiment of the file, of --env and --policy, or of --env and --paper."""
+    from fedbandit_envs.experiments.experiment import Experiment
+
+    policies = [policy_of(text) for text in options.policy or ()]
+    if options.paper:
+        from fedbandit_envs.paper.panels import paper_experiment
+
+        if options.file is not None or options.env is None:
+            raise ValueError("--paper: expected --env Synthetic or --env MovieLens beside it, and no FILE")
+        experiment = paper_experiment(id_of(options.env))
+    elif options.file is not None:
+        experiment = Experiment.read(options.file)
+        if options.env is not None:
+            experiment = replace(experiment, environment=id_of(options.env))
+    elif options.env is None or not policies:
+        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
+    else:
+        experiment = Experiment(id_of(options.env), policies)
+    return replace(experiment, policies=policies) if policies else experiment
 
 
 def executor_of(options: argparse.Namespace) -> str:
@@ -107,12 +142,21 @@ def pair_of(text: str) -> tuple[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself."""
+    """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself.
+
+    >>> [value_of(text) for text in ("2**17", "1e4", "0.1", "true", "classical")]
+    [131072, 10000, 0.1, True, 'classical']
+    """
     import tomllib
 
     text = {"True": "true", "False": "false"}.get(text, text)
-    if power := re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)", text):
-        return int(power[1]) ** int(power[2])
+    if power := re.fullmatch(r"(\d{1,19})(?:\*\*|\^)(\d{1,19})", text):
+        value = int(power[1]) ** min(int(power[2]), LARGEST.bit_length())  # larger exponents would fill all memory
+        if value > LARGEST:
+            raise ValueError(f"expected a number of at most 2**63 - 1, got {text!r}")
+        return value
+    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", text) and float(text).is_integer():
+        return int(Decimal(text))  # 1e4 stands where a whole number is needed, and a whole number can be any number
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.sweeps import load_sweep
     from fedbandit_envs.reports import plotting
+    from fedbandit_envs.reports.sweep_figure import regret_over_grid
     from fedbandit_envs.validation import one_of
 
     formats = [f".{name}" for name in options.format.split(",")]
@@ -37,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
         names = plotting.FIGURES if options.figure is None else (options.figure,)
         figures = {name: plotting.draw(name, result, options.kind) for name in names}
     else:
-        parameter, results = load_sweep(options.folder)
-        figures = {"sweep": plotting.regret_against(results, parameter, kind=options.kind)}
+        parameters, results = load_sweep(options.folder)
+        figures = {"sweep": regret_over_grid(results, parameters, options.kind)}
     for name, figure in figures.items():
         for path in plotting.save(figure, out / name, formats):
             print(path)

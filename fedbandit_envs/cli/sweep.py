@@ -1,40 +1,105 @@
 """The command `fedbandit sweep`."""
 
 import argparse
+import math
+import re
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-from fedbandit_envs.cli.options import add_experiment, add_running, executor_of, experiment_of, value_of
-
-HELP = "Run an experiment at several values of one argument, and plot against it."
-EXAMPLES = (
-    "fedbandit sweep --env Synthetic --policy Fed-PECD --over num_agents=50,100,150 --out results/agents",
-    "fedbandit sweep --env Synthetic --policy Fed-PECD --over dropout=0,0.1,0.3 --out results/dropout",
+from fedbandit_envs.cli.options import (
+    add_dry_run,
+    add_experiment,
+    add_running,
+    executor_of,
+    experiment_of,
+    show_plan,
+    value_of,
 )
+
+HELP = "Run an experiment at every combination of values of some parameters, and plot regret against them."
+EXAMPLES = (
+    "fedbandit sweep --env Synthetic --paper --policy Fed-PECD --over num_agents=50:150:50 --out results/agents",
+    "fedbandit sweep --env Synthetic --policy Fed-PECD --over dropout=0,0.1,0.3 --over Fed-PECD.delta=0.05,0.1 --out "
+    "results/grid",
+)
+_NUMBER = r"-?[0-9.]+(?:e[+-]?\d+|(?:\*\*|\^)\d+)?"
+_RANGE = re.compile(rf"({_NUMBER}):({_NUMBER}):({_NUMBER})")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit sweep`."""
     add_experiment(parser)
     add_running(parser)
-    parser.add_argument("--over", required=True, metavar="NAME=V1,V2,...", help="the argument and its values")
+    add_dry_run(parser)
+    parser.add_argument(
+        "--over",
+        action="append",
+        required=True,
+        metavar="NAME=V1,V2,...",
+        help="a parameter and its values, or FIRST:LAST:STEP; the name is an argument of the environment, dropout, or "
+        "POLICY.PARAMETER; can be repeated: all combinations are run, the first is the figure's axis, the others its "
+        "panels",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the sweep, show its table, and draw regret against the argument."""
+    """Run the sweep, show its table, and draw regret against the parameters."""
     from fedbandit_envs.cli.tables import show_summary
-    from fedbandit_envs.experiments.sweeps import sweep, sweep_table
+    from fedbandit_envs.experiments.sweeps import grid, sweep, sweep_table
     from fedbandit_envs.experiments.text import write_table
     from fedbandit_envs.reports import plotting
+    from fedbandit_envs.reports.sweep_figure import regret_over_grid
 
-    parameter, equals, values = options.over.partition("=")
-    if not equals or not values:
-        raise ValueError(f"--over: expected NAME=V1,V2,..., got {options.over!r}")
-    swept = [value_of(value) for value in values.split(",")]
-    results = sweep(experiment_of(options), parameter, swept, options.out, executor_of(options), force=options.force)
-    table = sweep_table(parameter, results)
-    show_summary(table, first=(parameter,))
-    if options.out:
-        write_table(table, Path(options.out) / "sweep.csv")
-        plotting.save(plotting.regret_against(results, parameter), Path(options.out) / "sweep")
-        print(f"\nwritten to {options.out}")
+    over, experiment = over_of(options.over), experiment_of(options)
+    if options.dry_run:
+        experiments = grid(experiment, over)
+        for one in experiments.values():
+            one.check()
+        show_plan(experiment, settings=len(experiments))
+        return 0
+    results = sweep(experiment, over, options.out, executor_of(options), force=options.force)
+    table = sweep_table(list(over), results)
+    show_summary(table, first=tuple(over))
+    if options.out is None:
+        print("\nnothing was kept; --out FOLDER keeps the results and draws a figure")
+        return 0
+    out = Path(options.out)
+    written = [write_table(table, out / "sweep.csv")]
+    written += plotting.save(regret_over_grid(results, list(over)), out / "sweep")
+    names = ", ".join(path.name for path in written)
+    print(f"\nwritten to {out}: {names}, and a folder of results for each of {len(results)} settings")
+    print(f"next: fedbandit compare {out}, fedbandit plot {out} --kind paper_regret")
     return 0
+
+
+def over_of(texts: list[str]) -> dict[str, list[Any]]:
+    """The grid that all of --over describe, by parameter."""
+    over: dict[str, list[Any]] = {}
+    for text in texts:
+        parameter, equals, values = text.partition("=")
+        if not equals or not parameter or not values:
+            raise ValueError(f"--over: expected NAME=V1,V2,... or NAME=FIRST:LAST:STEP, got {text!r}")
+        if parameter in over:
+            raise ValueError(f"--over: expected each parameter once, got {parameter!r} again; list all of its values")
+        over[parameter] = [value for part in values.split(",") for value in values_of(part)]
+    return over
+
+
+def values_of(text: str) -> list[Any]:
+    """One value, or those of FIRST:LAST:STEP, of which LAST is one if the steps meet it."""
+    from fedbandit_envs.experiments.sweeps import MOST_POINTS
+
+    found = _RANGE.fullmatch(text)
+    if not found:
+        if re.fullmatch(rf"{_NUMBER}:{_NUMBER}", text):
+            raise ValueError(f"--over: expected FIRST:LAST:STEP, got {text!r} without a step")
+        return [value_of(text)]
+    # Decimal numbers, because 0.1 + 0.1 + 0.1 is not 0.3 in binary ones.
+    first, last, step = (Decimal(str(value_of(part))) for part in found.groups())
+    if step == 0 or (last - first) / step < 0:
+        raise ValueError(f"--over: expected FIRST:LAST:STEP with a step that leads from first to last, got {text!r}")
+    count = math.floor((last - first) / step) + 1
+    if count > MOST_POINTS:
+        raise ValueError(f"--over: expected at most {MOST_POINTS:,} values, got {count:,} in {text!r}")
+    return [value_of(str(first + step * number)) for number in range(count)]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from gymnasium import spaces
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw, SampledRewards
 from fedbandit_envs.validation import real_array
@@ -189,6 +189,8 @@ class PointMass(ContextDistribution):
 
     points: FloatArray  #: (M, n) the contexts
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", real_array("points", self.points, ("agents", "context")))
 
@@ -245,6 +247,8 @@ class Discrete(ContextDistribution):
 
     support: FloatArray  #: (M, S, n) the contexts that can occur
     weights: FloatArray  #: (M, S) their probabilities
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         support = real_array("support", self.support, ("agents", "points", "context"))

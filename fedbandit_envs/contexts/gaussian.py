@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table, is_linear
 from fedbandit_envs.contexts.quadrature import standard_normal_rule
@@ -31,6 +31,8 @@ class Gaussian(ContextDistribution):
     mean: FloatArray  #: (M, n) the centres
     std: FloatArray | float | None = None  #: a number, (n,), (M, 1) or (M, n); kept as (1 or M, n)
     covariance: FloatArray | None = None  #: (n, n) or (M, n, n); kept as (1 or M, n, n)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         mean = real_array("mean", self.mean, ("agents", "context"))

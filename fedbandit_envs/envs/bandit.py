@@ -12,6 +12,7 @@ from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON
 from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number
 
+MOST_AGENTS = 10**7  # each agent has a name; more would fill the memory before anything is drawn
 RENDER_MODES = ("ansi", "rgb_array", "human")
 
 
@@ -69,6 +70,7 @@ class EpisodicBandit:
         self._remember = render_mode is not None  # whether the next episodes keep a tally; pictures need it
         self._rows = rows
         self._shape = shape_of(problem)
+        whole_number("num_agents", self._shape.num_agents, at_least=1, at_most=MOST_AGENTS)
         self._block_size = self._shape.num_agents if rows is None else len(rows)
         self._mu_space = self._shape.space(observe)
         self._seeds = EpisodeSeeds()

@@ -68,6 +68,9 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         self._going = dict.fromkeys(self.possible_agents, False)
         self._of_all = itemgetter(*self.possible_agents)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.problem!r}, max_cycles={self.max_cycles}, observe={self.observe!r})"
+
     def observation_space(self, agent: str) -> spaces.Dict:
         """The space of what agent `agent` is shown: the arrays of its mu_i by name."""
         if agent not in self._observation_spaces:

@@ -15,6 +15,8 @@ from fedbandit_envs.protocol.registry import address, importable
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
 _ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
+# What papers and other libraries call our keywords.
+_OTHER_NAMES = {"M": "num_agents", "K": "num_arms", "d": "dim", "T": "max_cycles", "horizon": "max_cycles"}
 _registered: dict[str, str | type[Any]] = {}
 
 
@@ -89,16 +91,30 @@ def split_keywords(
     {'max_cycles': 10}
     """
     problem = problem_class(one_of("problem", short_name(name), [short_name(id) for id in environment_ids()]))
-    known = list(inspect.signature(problem).parameters)
+    parameters = inspect.signature(problem).parameters
+    known = list(parameters)
     offered = [*known, *_ENV_KEYWORDS, *taken]
     for keyword in keywords:
         if keyword not in known and keyword not in _ENV_KEYWORDS:
-            raise ValueError(
-                f"{problem.__name__}: expected keywords among {', '.join(offered)}, got "
-                f"{keyword!r}{nearest(keyword, offered)}"
-            )
-    own = {keyword: value for keyword, value in keywords.items() if keyword in known}
-    return problem(**own), {keyword: value for keyword, value in keywords.items() if keyword not in known}
+            hint = _meant(keyword, offered)
+            raise ValueError(f"{problem.__name__}: expected keywords among {', '.join(offered)}, got {keyword!r}{hint}")
+    whole = ["max_cycles", *(keyword for keyword in known if parameters[keyword].annotation is int)]
+    given = {keyword: _whole(value) if keyword in whole else value for keyword, value in keywords.items()}
+    own = {keyword: value for keyword, value in given.items() if keyword in known}
+    return problem(**own), {keyword: value for keyword, value in given.items() if keyword not in known}
+
+
+def _meant(keyword: str, offered: Sequence[str]) -> str:
+    """A hint at the keyword that was meant."""
+    if keyword in _OTHER_NAMES:
+        other = _OTHER_NAMES[keyword]
+        return f"; did you mean {other!r}?" if other in offered else "; the data decides it"
+    return nearest(keyword, offered)
+
+
+def _whole(value: Any) -> Any:
+    """1e4 as 10000; anything else as it is, to be checked by who takes it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def parallel_env(problem: str, **keywords: Any) -> HiddenContextBandit:
@@ -129,5 +145,6 @@ def make(id: str, **keywords: Any) -> HiddenContextBandit:
     """
     one_of("id", id, environment_ids())
     if keywords.get("max_cycles") is not None:
+        keywords["max_cycles"] = _whole(keywords["max_cycles"])
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default
     return pettingzoo.make("parallel", id, **keywords)

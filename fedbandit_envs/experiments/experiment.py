@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbandit_envs.arrays import short
+from fedbandit_envs.envs.ids import id_of
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.protocol.policy import Policy, observe_for
@@ -21,6 +23,7 @@ from fedbandit_envs.storage import write_whole
 from fedbandit_envs.validation import nearest, whole_number
 
 PACKAGE = "fedbandit-envs"
+MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 
 
@@ -45,6 +48,8 @@ class PolicySpec:
     label: str = ""  #: the name in tables and figures; by default the name and the parameters
 
     def __post_init__(self) -> None:
+        _check_text("name of a policy", self.name)
+        _check_text(f"label of {self.name}", self.label)
         object.__setattr__(self, "parameters", _plain_table(f"parameters of {self.name}", self.parameters))
         object.__setattr__(self, "label", self.label or self._default_label())
 
@@ -87,7 +92,7 @@ class Experiment:
     50
     """
 
-    environment: str  #: the id of an environment
+    environment: str  #: the id of an environment; "Synthetic" stands for "fedbandit/Synthetic-v0"
     policies: Sequence[PolicySpec]  #: specs, names, or tables with name, parameters and label
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments that differ from defaults
     trials: int = 10  #: the number of trials
@@ -95,8 +100,23 @@ class Experiment:
     audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
     dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
 
+    if TYPE_CHECKING:  # A type checker would let `policies` be made of specs alone.
+
+        def __init__(
+            self,
+            environment: str,
+            policies: "Sequence[str | Mapping[str, Any] | PolicySpec]",
+            arguments: Mapping[str, Any] = ...,
+            trials: int = ...,
+            seed: int = ...,
+            audited: int = ...,
+            dropout: float = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        if isinstance(self.policies, (str, Mapping)) or not self.policies:
+        _check_text("environment", self.environment)
+        object.__setattr__(self, "environment", id_of(self.environment))
+        if isinstance(self.policies, (str, Mapping)) or not isinstance(self.policies, Sequence) or not self.policies:
             raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
         specs = tuple(PolicySpec.of(value) for value in self.policies)
         labels = [spec.label for spec in specs]
@@ -107,7 +127,8 @@ class Experiment:
                 )
         object.__setattr__(self, "policies", specs)
         object.__setattr__(self, "arguments", _plain_table("arguments", self.arguments))
-        whole_number("trials", self.trials, at_least=1)
+        if whole_number("trials", self.trials, at_least=1) > MOST_TRIALS:
+            raise ExperimentError(f"trials: expected at most {MOST_TRIALS:,}, got {self.trials}")
         whole_number("seed", self.seed, at_least=0)
         whole_number("audited", self.audited, at_least=0)
         object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
@@ -116,6 +137,10 @@ class Experiment:
                 raise ExperimentError(
                     f"arguments: expected no {name!r}, each policy is shown what it observes; drop it"
                 )
+
+    def __repr__(self) -> str:
+        settings = f"{short(self.arguments)}, trials={self.trials}, seed={self.seed}"
+        return f"Experiment({self.environment!r}, {short(self.labels)}, {settings})"
 
     @property
     def labels(self) -> list[str]:
@@ -250,6 +275,11 @@ def _parsed(text: str, path: Path) -> Mapping[str, Any]:
     if not isinstance(table, dict):
         raise ExperimentError(f"{path}: expected a table of settings, got {type(table).__name__}")
     return table
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ExperimentError(f"{name}: expected text, got {value!r}")
 
 
 def _check_keys(source: str, table: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -41,6 +41,9 @@ class Result:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
 
+    def __repr__(self) -> str:
+        return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
+
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """The result in a folder that `run` wrote."""

@@ -10,6 +10,7 @@ from fedbandit_envs.envs.registration import problem_class, registered_environme
 from fedbandit_envs.experiments.executors.local import Executor, Serial, make_executor, outcomes
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, TrialFolder
+from fedbandit_envs.experiments.progress import progress_bar
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.trials import Record, play_trial
 from fedbandit_envs.protocol.registry import policy_class, registered_policies
@@ -145,10 +146,7 @@ def _compute(
 ) -> None:
     if not tasks:
         return
-    from tqdm import tqdm
-
-    # disable=None: only on a terminal; delay: only when there is something to wait for.
-    with workers, tqdm(total=len(tasks), unit="trial", disable=None, delay=1, leave=False) as progress:
+    with workers, progress_bar(len(tasks)) as progress:
         for (name, experiment, trial), outcome in outcomes(workers, attempt, tasks):
             if isinstance(outcome, BaseException):
                 outcome = _failure(experiment, trial, outcome)

@@ -16,8 +16,8 @@ from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import paired_difference
-from fedbandit_envs.experiments.sweeps import sweep_table
 from fedbandit_envs.experiments.text import Columns, table_text, write_table
+from fedbandit_envs.paper.panels import setting_table
 from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
@@ -256,7 +256,7 @@ def report(found: Beyond) -> str:
     first, few = next(iter(found.long.values())), next(iter(found.short.values()))
     tables = [
         {name: table[name] for name in (*_REPORTED, "scalars_up", "scalars_down")}
-        for table in (sweep_table("setting", found.long), sweep_table("setting", found.short))
+        for table in (setting_table(found.long), setting_table(found.short))
     ]
     return REPORT.format(
         agents=found.scale.agents,
@@ -286,9 +286,7 @@ def _write(found: Beyond, folder: Path) -> None:
     save(spread_figure(found.long, found.scale.families), folder / "spread")
     save(communication_figure(found.short), folder / "communication")
     tables = {"goals": found.goals, "robustness": found.robustness}
-    for name, table in (
-        tables | {"long": sweep_table("setting", found.long), "short": sweep_table("setting", found.short)}
-    ).items():
+    for name, table in (tables | {"long": setting_table(found.long), "short": setting_table(found.short)}).items():
         for suffix in (".csv", ".json"):
             write_table(table, folder / f"{name}{suffix}")
     write_whole(folder / "report.md", report(found).encode())

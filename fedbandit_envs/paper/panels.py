@@ -121,6 +121,17 @@ def experiment(
     return Experiment(environment, policies, {**arguments, **sizes}, trials, seed, audited)
 
 
+def paper_experiment(environment: str, trials: int = 10) -> Experiment:
+    """The paper's experiment on one of its two environments, as in panels (a) and (c): M = 100, T = 2^17.
+
+    >>> paper_experiment("fedbandit/MovieLens-v0").arguments["noise_std"]
+    0.001
+    """
+    problems = {PROBLEMS[name][0]: name for name in PROBLEMS}
+    problem = problems[one_of("environment of the paper", environment, problems)]
+    return experiment(problem, PAPER_SCALE.compared_at, trials)
+
+
 def reproduce(
     out: str | Path,
     panels: str = "abcd",
@@ -160,9 +171,14 @@ def reproduce(
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels, scale), sweep_table("setting", results), scale)
+    found = Reproduction(results, verdicts(results, panels, scale), setting_table(results), scale)
     _write(found, Path(out), panels)
     return found
+
+
+def setting_table(results: Mapping[str, Result]) -> Columns:
+    """The summaries of all settings, one below the other; the column `setting` has their names."""
+    return sweep_table(["setting"], {(name,): result for name, result in results.items()})
 
 
 def verdicts(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> list[Verdict]:

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
@@ -51,6 +51,8 @@ class BanditInstance:
     same_arms: bool = False  #: whether all agents are guaranteed to have the same psi
     theta_bound: float | None = None  #: a guaranteed bound of the norms of theta
     context_proxy: float | None = None  #: a guaranteed variance proxy of <theta_a, phi(a, c) - psi_a>
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         check_kinds(self.feature_map, self.distribution)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
 from fedbandit_envs.contexts.gaussian import Gaussian
@@ -44,6 +44,8 @@ class Linear:
     theta_bound: float | None = None  #: a bound of the norms of theta
     context_proxy: float | None = None  #: a variance proxy of <theta_a, phi(a, c) - psi_a>
     _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         parts = self._given() if self.theta is not None else self._example()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import Randomness, ServerRandomness, Stream, derived_seed
@@ -84,6 +84,8 @@ class View:
     psi: FloatArray  #: (n, K, d) expected features
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
     truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
+
+    __repr__ = short_repr
 
     @property
     def exact(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.arrays import BoolArray, IntArray, immutable, read_only
+from fedbandit_envs.arrays import BoolArray, IntArray, immutable, read_only, short_repr
 from fedbandit_envs.protocol.plans import ProtocolError
 
 State = dict[str, Any]  # plain arrays, numbers, strings and None, by name
@@ -54,6 +54,8 @@ class Message:
     agents: IntArray | None = None  #: (n,) the agents that the rows belong to; None: a broadcast to all
     present: Mapping[str, BoolArray] = field(default_factory=_empty)  #: masks of what is really sent, by array
     costs: tuple[Cost, ...] = field(init=False, repr=False)  #: what each array costs, in the order of `arrays`
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         self._check_types()

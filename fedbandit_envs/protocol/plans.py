@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
 from fedbandit_envs.validation import whole_number
 
 
@@ -67,6 +67,8 @@ class Plan:
     explore: IntArray  #: (n, K) pulls of each arm before `arm`
     arm: IntArray  #: (n,) the arm that is played once exploration is done
     length: int  #: the number of steps, the same for all agents
+
+    __repr__ = short_repr
 
     @classmethod
     def play(cls, arm: IntArray, num_arms: int, length: int = 1) -> "Plan":
@@ -148,6 +150,8 @@ class CheckedPlan(Plan):
     fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 5; arms count from 0
     """
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         num_agents, num_arms = np.shape(self.explore)
         self._check_form((num_agents, num_arms))
@@ -211,6 +215,8 @@ class Feedback:
     played: IntArray  #: (n,) pulls of `arm` after exploration
     played_sums: FloatArray  #: (n,) sums of the rewards of these pulls
     plan: CheckedPlan | None = field(default=None, init=False, repr=False)  #: the plan, if it was carried out unchanged
+
+    __repr__ = short_repr
 
     @classmethod
     def of(cls, plan: CheckedPlan, explored_sums: FloatArray, played_sums: FloatArray) -> "Feedback":

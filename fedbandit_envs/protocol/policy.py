@@ -120,6 +120,13 @@ class Policy(ABC):
         """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
         return
 
+    def steps_to_separate(self, constants: Constants, gap: float) -> int | None:
+        """About how many steps it takes to rule out an arm whose mean is `gap` below the best; None: it can't be said.
+
+        Override it in a policy that eliminates arms: users are then told when a run was too short for it.
+        """
+        return None
+
 
 def observe_for(policy: Policy) -> str:
     """The `observe` of an environment that shows agents what this policy must see: "context" or "distribution".

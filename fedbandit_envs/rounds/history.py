@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -27,6 +27,8 @@ class Exchange:
     plan: Plan  #: what the agents asked for
     feedback: Feedback  #: what was pulled, and the sums of its rewards
     up: Message | None  #: what arrived at the server; None: nothing
+
+    __repr__ = short_repr
 
     def tree(self) -> State:
         """The turn as plain arrays, for storage."""
@@ -69,6 +71,11 @@ class History:
     exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
     instance: BanditInstance | None = None  #: the truth; None without record=True
     view: View | None = None  #: what the agents were shown; None without record=True
+
+    def __repr__(self) -> str:
+        size = f"{self.constants.num_agents} agents, {self.steps[-1]} steps"
+        sent = f"{self.ledger.rounds} rounds, {self.ledger.scalars} scalars"
+        return f"History({type(self.policy).__name__}, {size}, regret per agent {self.mean_regret()[-1]:.4g}, {sent})"
 
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.

@@ -16,6 +16,8 @@ import pytest
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main, parser
 from fedbandit_envs.cli.options import value_of
+from fedbandit_envs.cli.sweep import values_of
+from fedbandit_envs.paper import panels
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
@@ -139,6 +141,76 @@ def test_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["Synthetic", "MovieLens"])
+def test_the_paper_is_a_name_for_its_settings(name: str, tmp_path: Path) -> None:
+    small = ["--set", "max_cycles=64", "--trials", "1", "--executor", "serial", "--out", str(tmp_path)]
+    assert main(["run", "--env", name, "--paper", *small]) == 0
+    written = fb.Experiment.read(tmp_path / "experiment.toml")
+    paper = panels.experiment(name.lower(), 100, trials=1)
+    assert written.arguments | {"max_cycles": 2**17} == paper.resolved().arguments
+    assert [spec.name for spec in written.policies] == ["Fed-PE", "Fed-PECD"]
+
+
+def test_the_paper_s_settings_can_have_other_policies(tmp_path: Path) -> None:
+    small = ["--set", "max_cycles=64", "--trials", "1", "--executor", "serial", "--out", str(tmp_path)]
+    assert main(["run", "--env", "Synthetic", "--paper", "--policy", "Uniform", *small]) == 0
+    written = fb.Experiment.read(tmp_path / "experiment.toml")
+    assert (written.labels, written.arguments["error"]) == (["Uniform"], "classical")
+
+
+def test_a_run_that_is_too_short_for_a_policy_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "--env", "Synthetic", "--policy", "Fed-PECD", "--policy", "Uniform", "--set", "num_agents=50"]
+    command += ["--trials", "1", "--executor", "serial"]
+    assert main(command) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Fed-PECD: at T = 8,192 only ")]
+    assert "it needs about 16,522 steps; max_cycles=2**17 shows the gain." in line
+    assert main([*command, "--set", "max_cycles=2**17"]) == 0
+    assert "it needs about" not in capsys.readouterr().out
+
+
+def test_a_dry_run_prints_a_file_that_run_reads_and_computes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policies = ["--policy", "Uniform", "--policy", "Fed-PECD delta=0.05 label=tight"]
+    assert main(["run", *QUICK, *policies, "--trials", "3", "--out", "here", "--dry-run"]) == 0
+    assert list(tmp_path.iterdir()) == []
+    text = capsys.readouterr().out
+    assert text.endswith("# would compute 3 trials of 2 policies; nothing was run\n")
+    (tmp_path / "experiment.toml").write_text(text)
+    read = fb.Experiment.read(tmp_path / "experiment.toml")
+    assert (read.labels, read.trials, read.arguments["max_cycles"]) == (["Uniform", "tight"], 3, 64)
+    assert main(["sweep", *QUICK, *policies, "--over", "num_agents=2,3", "--over", "dropout=0,0.5", "--dry-run"]) == 0
+    assert "# would compute 10 trials of 2 policies in each of 4 settings" in capsys.readouterr().out
+    assert main(["sweep", *QUICK, *policies, "--over", "num_agnts=2,3", "--dry-run"]) == 2
+
+
+def test_a_file_names_environments_as_options_do(tmp_path: Path) -> None:
+    (tmp_path / "e.toml").write_text('environment = "Synthetic"\npolicies = ["Uniform"]\n')
+    assert fb.Experiment.read(tmp_path / "e.toml").environment == "fedbandit/Synthetic-v0"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('environment = "Synthetic"\npolicies = [{name = ["x"]}]', "name of a policy: expected text, got ['x']"),
+        (
+            'environment = "Synthetic"\npolicies = [{name = "Uniform", label = 3}]',
+            "label of Uniform: expected text, got 3",
+        ),
+        ('environment = ["x"]\npolicies = ["Uniform"]', "environment: expected text, got ['x']"),
+        ('environment = "Synthetic"\npolicies = 3', "policies: expected a list of one or more, got 3"),
+        ('environment = "Synthetic"\npolicies = ["Uniform"]\ntrials = 1000000000000000000', "trials: expected at most"),
+    ],
+)
+def test_wrong_values_in_a_file_are_told_in_words(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "e.toml").write_text(text)
+    assert main(["run", str(tmp_path / "e.toml")]) == 2
+    assert message in error_of(capsys)
+
+
 def test_a_file_can_be_changed_by_options(tmp_path: Path) -> None:
     fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 4, "max_cycles": 10}).write(tmp_path / "e.toml")
     options = ["--trials", "2", "--seed", "5", "--set", "num_agents=3", "--policy", "Oracle"]
@@ -169,9 +241,69 @@ def test_sweep_compare_and_plot_work_on_what_was_written(tmp_path: Path, capsys:
     assert (tmp_path / "figures" / "sweep.pdf").exists()
 
 
+def test_a_sweep_over_several_parameters_is_a_grid_and_says_what_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "grid"
+    over = ["--over", "num_agents=2:4:2", "--over", "Fed-PECD.delta=0.05,0.1", "--trials", "2", "--executor", "serial"]
+    assert main(["sweep", *QUICK, "--policy", "Fed-PECD", *over, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].split()[:3] == ["num_agents", "Fed-PECD.delta", "policy"]
+    folders = {path.name for path in out.iterdir() if path.is_dir()}
+    assert folders == {f"num_agents={m},Fed-PECD.delta={delta}" for m in (2, 4) for delta in (0.05, 0.1)}
+    assert f"written to {out}: sweep.csv, sweep.pdf, sweep.png, and a folder of results for each of 4 settings" in text
+    assert f"next: fedbandit compare {out}" in text
+    assert main(["compare", str(out)]) == 0
+    assert "num_agents=4, Fed-PECD.delta=0.1: summary" in capsys.readouterr().out
+    assert main(["plot", str(out), "--format", "svg"]) == 0
+    assert (out / "sweep.svg").read_text().count("Fed-PECD.delta=0.") == 2
+
+
+def test_a_sweep_without_a_folder_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    over = ["--over", "num_agents=2", "--trials", "1", "--executor", "serial"]
+    assert main(["sweep", *QUICK, "--policy", "Uniform", *over]) == 0
+    assert "nothing was kept; --out FOLDER keeps the results" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("50:200:50", [50, 100, 150, 200]),
+        ("50:199:50", [50, 100, 150]),
+        ("0.1:0.5:0.1", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("3:1:-1", [3, 2, 1]),
+        ("2**3:2**4:4", [8, 12, 16]),
+        ("1e2:3e2:1e2", [100, 200, 300]),
+        ("7", [7]),
+        ("a:b:c", ["a:b:c"]),
+    ],
+)
+def test_a_range_has_its_last_value_if_the_steps_meet_it(text: str, values: list[object]) -> None:
+    assert values_of(text) == values
+
+
 def test_audit_prints_the_claims_and_passes_an_honest_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", *QUICK, "--policy", "Fed-PE"]) == 0
     assert "scalars sent, both ways" in capsys.readouterr().out
+
+
+def test_an_audit_of_several_trials_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK, "--policy", "Fed-PE", "--trials", "3"]) == 0
+    rows = {line[: line.index("  ")]: line for line in capsys.readouterr().out.splitlines() if "trials" in line}
+    assert rows["scalars sent, both ways"].endswith("true in 3 of 3 trials, claimed in 3")
+    assert main(["audit", *QUICK, "--policy", "Fed-PE", "--trials", "3", "--trial", "1"]) == 2
+    assert "expected --trial or --trials, got both" in error_of(capsys)
+
+
+def test_an_audit_fails_when_a_claim_fails_in_one_of_several_trials(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = iter([-1, 2, 0])
+    uniform = type(fb.make_policy("Uniform"))
+    monkeypatch.setattr(uniform, "claims", lambda policy, history: [fb.Claim("at most zero", 0, next(measured))])
+    assert main(["audit", *QUICK, "--policy", "Uniform", "--trials", "3"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("at most zero")]
+    assert " ".join(line.split()) == "at most zero 0 2 true in 2 of 3 trials, claimed in 3"
 
 
 def test_audit_fails_when_a_claim_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +354,10 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
         (["run", "--env", "Synthetc", "--policy", "Uniform"], "did you mean 'fedbandit/Synthetic-v0'"),
         (["run", *QUICK, "--policy", "Unifrm"], "did you mean 'Uniform'"),
         (["run", *QUICK, "--policy", "Fed-PE delt=1"], "did you mean 'delta'"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "T=100"], "did you mean 'max_cycles'?"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "K=3"], "did you mean 'num_arms'?"),
+        (["run", "--env", "Household", "--paper"], "environment of the paper: expected one of"),
+        (["run", "--paper", "--policy", "Uniform"], "--paper: expected --env Synthetic or --env MovieLens"),
         (["run", *QUICK, "--policy", "Uniform", "--trials", "0"], "trials: expected a whole number of at least 1"),
         (["run", *QUICK, "--policy", "Uniform", "--set", "dim"], "expected KEY=VALUE, got 'dim'"),
         (["run", *QUICK, "--policy", "Uniform", "--executor", "seral"], "did you mean 'serial'"),
@@ -232,6 +368,13 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
             "trial: expected a whole number of at least 0, got -1",
         ),
         (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim"], "--over: expected NAME=V1,V2"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2", "--over", "dim=3"], "got 'dim' again"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4"], "got '2:4' without a step"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4:0"], "a step that leads from first to last"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:4:-1"], "a step that leads from first to last"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dim=2:1e18:1"], "expected at most 10,000 values"),
+        (["sweep", *QUICK, "--policy", "Uniform", "--over", "dimm=2,3"], "did you mean 'dim'"),
+        (["sweep", *QUICK, "--policy", "Fed-PE", "--over", "Fed-PE.delt=0.1"], "did you mean 'delta'"),
         (["reproduce", "--trials", "0", "--out", "x"], "trials: expected a whole number of at least 1"),
     ],
 )
@@ -255,6 +398,13 @@ def test_wrong_settings_give_exit_code_2_and_one_line(
 def test_a_folder_without_results_gives_exit_code_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 1
     assert "nowhere: expected the results of a run or of one sweep, got no such folder" in error_of(capsys)
+
+
+def test_settings_that_need_too_much_memory_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--env", "Synthetic", "--policy", "Uniform", "--set", "num_agents=10**15"]) == 2
+    assert "num_agents: expected" in error_of(capsys)
+    assert main(["run", "--env", "Synthetic", "--policy", "Uniform", "--set", "num_arms=10**12"]) == 1
+    assert error_of(capsys).startswith("fedbandit: error: not enough memory for these settings. Unable to allocate")
 
 
 def test_wrong_grammar_gives_exit_code_2() -> None:
@@ -319,6 +469,9 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
         ("2**17", 131072),
         ("2^3", 8),
         ("0.5", 0.5),
+        ("1e4", 10_000),
+        ("1.5e3", 1500),
+        ("1e-3", 0.001),
         ("true", True),
         ("False", False),
         ("[0.1, 0.2]", [0.1, 0.2]),
@@ -329,3 +482,12 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
 )
 def test_values_are_read_as_toml_or_as_text(text: str, value: object) -> None:
     assert value_of(text) == value
+    assert type(value_of(text)) is type(value)
+
+
+def test_a_power_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert main(["run", *QUICK, "--policy", "Uniform", "--set", "max_cycles=9**999999999"]) == 2
+    assert "expected a number of at most 2**63 - 1, got '9**999999999'" in error_of(capsys)
+    assert value_of("2**62") == 2**62
+    assert time.monotonic() - began < 5

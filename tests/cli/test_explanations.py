@@ -51,7 +51,7 @@ def test_a_class_without_source_has_no_comments() -> None:
 def test_list_explains_a_policy_with_the_parameters_of_its_base_class(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "Fed-PECD"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Fed-PECD (is shown the distribution)"
+    assert lines[0] == "Fed-PECD (contexts may stay hidden)"
     delta = lines.index("  delta=0.1")
     explanation = field_comments(type(fb.make_policy("Fed-PECD")))["delta"]
     assert "probability" in explanation
@@ -72,3 +72,36 @@ def test_list_explains_an_environment_by_name_or_id(name: str, capsys: pytest.Ca
 def test_list_refuses_an_unknown_name_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "Fed-PEDC"]) == 2
     assert "did you mean 'Fed-PECD'" in capsys.readouterr().err
+
+
+def test_list_says_what_a_policy_needs_not_what_it_ignores(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "policies"]) == 0
+    text = capsys.readouterr().out
+    for line in (
+        "  Local-UCB (contexts may stay hidden)",
+        "  Uniform (contexts may stay hidden)",
+        "  Fed-PE (must be shown the contexts)",
+        "  Oracle (must be shown the true means)",
+    ):
+        assert line in text.splitlines()
+
+
+def test_a_policy_without_a_docstring_is_not_described_by_its_signature(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fedbandit_envs.protocol import registry
+
+    @dataclass(frozen=True)
+    class Silent(fb.Policy):
+        rate: float = 0.5
+
+        def agents(self, view: fb.View) -> fb.AgentSide:
+            raise NotImplementedError
+
+    monkeypatch.setitem(registry._registered, "Silent", Silent)
+    for arguments in (["list"], ["list", "Silent"]):
+        assert main(arguments) == 0
+        text = capsys.readouterr().out
+        assert "Silent(rate" not in text
+        assert "(no description)" in text
+        assert "rate=0.5" in text

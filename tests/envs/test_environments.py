@@ -299,3 +299,26 @@ def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_
     deviation = sums.played_sums - 4 * mean
     assert abs(deviation.mean()) < 4 * math.sqrt(4 * variance / 500)  # a false alarm in 1e-4 of all seeds
     assert abs((deviation**2).mean() / (4 * variance) - 1) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("keyword", "meant"),
+    [("T", "max_cycles"), ("horizon", "max_cycles"), ("M", "num_agents"), ("K", "num_arms"), ("d", "dim")],
+)
+def test_symbols_of_the_paper_are_answered_with_the_keyword(keyword: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"got '{keyword}'; did you mean '{meant}'"):
+        fb.make("fedbandit/Synthetic-v0", **{keyword: 5})
+
+
+def test_a_keyword_that_the_data_decides_is_not_answered_with_another() -> None:
+    with pytest.raises(ValueError, match="got 'K'; the data decides it"):
+        fb.make("fedbandit/MovieLens-v0", K=5)
+
+
+def test_a_whole_number_can_be_written_as_a_float() -> None:
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=1e1, max_cycles=1e4)
+    assert (env.max_cycles, len(env.possible_agents)) == (10_000, 10)
+    with pytest.raises(ValueError, match="max_cycles: expected a whole number of at least 1, got"):
+        fb.make("fedbandit/Synthetic-v0", max_cycles=1.5)
+    with pytest.raises(ValueError, match="num_agents: expected a whole number"):
+        fb.make("fedbandit/Synthetic-v0", num_agents=1.5)

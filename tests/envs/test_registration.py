@@ -14,8 +14,8 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.envs import ids
 from fedbandit_envs.envs.registration import problem_class, registered_environments
-from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.settings import Settings
+from fedbandit_envs.federation.sources import SimulatedRewards
 
 WHERE = "own_problems:TwoArms"
 

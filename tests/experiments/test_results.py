@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 import fedbandit_envs as fb
-from fedbandit_envs.experiments.sweeps import load_sweep, sweep, sweep_table
 from fedbandit_envs.experiments.tables import LEDGER, TABLES
 from fedbandit_envs.experiments.text import table_cells, table_text
 from fedbandit_envs.experiments.trials import summary
@@ -246,15 +245,6 @@ def test_checkpoints_that_differ_between_trials_are_brought_to_one_grid(result: 
     np.testing.assert_allclose(mixed.curve("Oracle"), [[0.6, 1.2, 1.8, 2.4], [0.1, 0.2, 0.3, 0.4]])
 
 
-def test_a_sweep_has_a_result_for_each_value_and_is_read_back(tmp_path: Path) -> None:
-    experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform", "Oracle"], {"max_cycles": 20}, trials=2)
-    results = sweep(experiment, "num_agents", [2, 10], tmp_path, "serial")
-    assert [result.num_agents("Oracle") for result in results.values()] == [2, 10]
-    parameter, loaded = load_sweep(tmp_path)
-    assert (parameter, list(loaded)) == ("num_agents", [2, 10])
-    np.testing.assert_equal(sweep_table(parameter, loaded), sweep_table("num_agents", results))
-
-
 def test_a_file_without_names_is_refused(result: fb.Result) -> None:
     run = {name: value for name, value in result.records[0]["policies"]["0"].items() if not name.endswith("_rows")}
     unnamed = fb.Result(
@@ -264,10 +254,3 @@ def test_a_file_without_names_is_refused(result: fb.Result) -> None:
         unnamed.final("Oracle")
     with pytest.raises(ValueError, match="got one of another version without it"):
         unnamed.agents("Oracle")
-
-
-def test_sweeps_refuse_what_is_no_value() -> None:
-    experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"])
-    for values in ([], [1, 1], [[0.1, 0.2]]):
-        with pytest.raises((ValueError, TypeError)):
-            sweep(experiment, "gap", values)  # type: ignore[arg-type]

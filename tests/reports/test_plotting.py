@@ -15,6 +15,7 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.sweeps import sweep
 from fedbandit_envs.reports import plotting
+from fedbandit_envs.reports.sweep_figure import regret_over_grid
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +91,12 @@ def test_figures_draw_into_given_axes(result: fb.Result) -> None:
 
 def test_a_sweep_is_drawn_against_its_values() -> None:
     experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"max_cycles": 20}, trials=2)
-    results = sweep(experiment, "num_agents", [2, 10, 100], executor="serial")
-    (axes,) = plotting.regret_against(results, "num_agents").axes
+    results = sweep(experiment, {"num_agents": [2, 10, 100]}, executor="serial")
+    (axes,) = regret_over_grid(results, ["num_agents"]).axes
     assert axes.get_xlabel() == "agents $M$"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["2", "10", "100"]
-    named = sweep(experiment, "error", ["berkson", "classical"], executor="serial")
-    (axes,) = plotting.regret_against(named, "error").axes
+    named = sweep(experiment, {"error": ["berkson", "classical"]}, executor="serial")
+    (axes,) = regret_over_grid(named, ["error"]).axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["berkson", "classical"]
 
 

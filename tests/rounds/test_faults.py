@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import fedbandit_envs as fb
 from fedbandit_envs.experiments.sweeps import load_sweep, sweep
+from fedbandit_envs.reports.sweep_figure import regret_over_grid
 from fedbandit_envs.rounds.faults import Fault, Faults, QuorumLost
 from fedbandit_envs.rounds.loop import CommunicationRounds
 
@@ -204,12 +205,12 @@ def test_an_experiment_can_be_swept_over_dropout_and_drawn_against_it(tmp_path: 
     )
     assert fb.Experiment.from_table(experiment.table()) == experiment
     assert experiment.fingerprint() != experiment.with_argument("dropout", 0.0).fingerprint()
-    sweep(experiment, "dropout", [0, 0.1, 0.3], out=tmp_path, executor="serial")
-    parameter, results = load_sweep(tmp_path)
-    assert (parameter, list(results)) == ("dropout", [0.0, 0.1, 0.3])
-    none, most = (results[value].final("Fed-PECD", "messages_up") for value in (0.0, 0.3))
+    sweep(experiment, {"dropout": [0, 0.1, 0.3]}, out=tmp_path, executor="serial")
+    parameters, results = load_sweep(tmp_path)
+    assert (parameters, list(results)) == (("dropout",), [(0.0,), (0.1,), (0.3,)])
+    none, most = (results[point].final("Fed-PECD", "messages_up") for point in ((0.0,), (0.3,)))
     assert (most < none).all()
-    figure = fb.plotting.regret_against(results, parameter)
+    figure = regret_over_grid(results, parameters)
     assert figure.axes[0].get_xlabel() == "probability that a report is lost"
 
 

@@ -1,0 +1,45 @@
+"""What to know before a result is read: runs that are too short to show what a policy learns."""
+
+import math
+
+import numpy as np
+
+from fedbandit_envs.experiments.experiment import PolicySpec
+from fedbandit_envs.experiments.results import Result
+
+
+def advice(result: Result) -> list[str]:
+    """A line for each policy whose run ended before most agents could rule out their second-best arm.
+
+    The regret of such a run is the price of exploration, so the policy looks no better than one that never learns. How
+    many steps are needed is what the policy itself says in `Policy.steps_to_separate`.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> short = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Uniform"], {"max_cycles": 1024}, trials=1)
+    >>> (line,) = advice(run(short, executor="serial"))
+    >>> line.endswith("for which it needs about 8,320 steps; max_cycles=2**16 shows the gain.")
+    True
+    """
+    return [line for spec in result.experiment.policies if (line := _too_short(result, spec))]
+
+
+def _too_short(result: Result, spec: PolicySpec) -> str:
+    settled = float(result.final(spec.label, "settled_share").mean())
+    if settled >= 0.5:
+        return ""
+    policy = spec.make()
+    env = result.experiment.environment_for(policy)
+    env.start(result.experiment.trial_seed(result.trials[0]))
+    constants, gaps = env.view().constants, env.instance.gaps()
+    smallest = np.where(gaps > 0, gaps, np.inf).min(axis=1)  # (M,) the gap of each agent's second-best arm
+    gap = float(np.median(smallest))
+    needed = policy.steps_to_separate(constants, gap) if math.isfinite(gap) else None
+    if needed is None or needed <= constants.horizon:
+        return ""
+    # Four times as long, as a power of two: then most steps are played after the arms have been told apart.
+    enough = math.ceil(math.log2(4 * needed))
+    return (
+        f"{spec.label}: at T = {constants.horizon:,} only {settled:.0%} of the agents have one arm left, so its regret "
+        f"is the price of exploration. Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
+        f"max_cycles=2**{enough} shows the gain."
+    )

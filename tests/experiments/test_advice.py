@@ -1,0 +1,42 @@
+"""Advice after a run: is it long enough for what a policy has to tell apart?"""
+
+import math
+
+import numpy as np
+import pytest
+
+import fedbandit_envs as fb
+from fedbandit_envs.experiments.advice import advice
+
+
+def test_the_steps_to_separate_arms_are_those_of_the_first_phase_with_narrow_widths() -> None:
+    constants = fb.Constants(4, 2, 2, 1000, ell=0.5, L=1.0, noise_std=1.0, context="fixed")
+    policy = fb.make_policy("Fed-PECD", width=0.5)
+    alpha = policy.alpha(constants)  # type: ignore[attr-defined]
+    # d K / (M f_p) = 1 / f_p here, so widths are 0.5 * alpha * (1 / 0.5) / sqrt(f_p) = alpha / sqrt(f_p).
+    gap = 2 * alpha / math.sqrt(8)
+    through_phase_3 = 2 + (2 + 2) + (4 + 2) + (8 + 2)
+    assert policy.steps_to_separate(constants, gap * 1.001) == through_phase_3
+    assert policy.steps_to_separate(constants, gap * 0.999) == through_phase_3 + (16 + 2)
+
+
+@pytest.mark.parametrize("num_agents", [50, 100])
+def test_half_of_the_agents_settle_about_when_it_is_said(num_agents: int) -> None:
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=num_agents, max_cycles=2**17)
+    history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
+    gaps = history.gaps["regret"]
+    gap = float(np.median(np.where(gaps > 0, gaps, np.inf).min(axis=1)))
+    said = history.policy.steps_to_separate(history.constants, gap)
+    settled = (history.active == 1).mean(axis=1)
+    assert said is not None
+    assert said / 2.1 < history.steps[np.argmax(settled >= 0.5)] < 2.1 * said  # at most one phase away
+
+
+def test_policies_that_eliminate_nothing_get_no_advice() -> None:
+    short = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform", "Local-UCB", "Oracle"], {"max_cycles": 64}, trials=1)
+    assert advice(fb.run(short, executor="serial")) == []
+
+
+def test_agents_without_a_second_best_arm_get_no_advice() -> None:
+    same = {"theta": [[1.0, 0.0]] * 2, "features": [[[1.0, 0.0], [1.0, 0.0]]] * 3, "max_cycles": 16}
+    assert advice(fb.run(fb.Experiment("fedbandit/Linear-v0", ["Fed-PE"], same, trials=1), executor="serial")) == []
