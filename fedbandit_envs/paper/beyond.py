@@ -135,16 +135,14 @@ def spread_figure(results: Mapping[str, Result]) -> "Figure":
 
 def communication_figure(results: Mapping[str, Result]) -> "Figure":
     """Final regret against what was sent, means over trials, a panel for each environment at a middle spread."""
-    from fedbandit_envs.reports.plotting import COLOURS, MARKERS, blank
+    from fedbandit_envs.reports.plotting import blank, looks
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
     drawn, grid = blank(9.6, 7, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
-        for number, label in enumerate(results[name].labels):
-            turn, colour = divmod(number, len(COLOURS))  # more policies than colours: the next turn has other markers
-            marker = MARKERS[(colour + turn) % len(MARKERS)]
+        for label, look in looks(results[name]).items():
             point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
-            axes.plot(*point, marker, color=COLOURS[colour], label=label, clip_on=False)
+            axes.plot(*point, look["marker"], color=look["color"], label=label, clip_on=False)
         axes.set_xscale("symlog", linthresh=1e3)  # some send nothing
         most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
         axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])
