@@ -42,6 +42,7 @@ from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
+from .reports.page import report as report
 from .rounds.claims import audit as audit
 from .rounds.claims import phases as phases
 from .rounds.faults import Faults as Faults

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from html import escape
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ Columns = dict[str, list[Any]]  # a table: each column by its name, all of the s
 TABLES = ("summary", "trials", "agents", "curves", "comparisons")
 LEDGER = (*COUNTS, "rounds")
 DERIVED_CURVES = (*(f"total_{kind}" for kind in REGRETS), "scalars", "messages")
+_SHOWN_IN_NOTEBOOKS = ("policy", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share", "scalars_up")
 _NOT_FROM_ZERO = ("active_arms", "settled_share", "wrong_share")
 
 
@@ -55,6 +57,16 @@ class Result:
         """The result in a folder that `run` wrote."""
         experiment, records = read_folder(folder)
         return cls(experiment, records)
+
+    def _repr_html_(self) -> str:
+        """The summary as a table, which a notebook shows when the result is the value of a cell."""
+        summary = self.table()
+        names, *rows = table_cells({name: summary[name] for name in _SHOWN_IN_NOTEBOOKS})
+        lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
+        lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+        trials = f"{len(self.records)} of {self.experiment.trials} trials"
+        caption = f"<caption>{escape(self.experiment.environment)}, {trials}</caption>"
+        return f"<table>{caption}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     @property
     def labels(self) -> list[str]:

@@ -171,9 +171,9 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
         text.set_parse_math(False)
         text.set_usetex(False)
         text.set_text(label)
-        for part in (text, handle):
-            if part is not None:
-                part.set_gid(series[label].get_gid())
+        for part, name in ((text, "text"), (handle, "handle")):
+            if part is not None and series[label].get_gid():
+                part.set_gid(f"{series[label].get_gid()}-{name}")
 
 
 def start_at_zero(axes: Axes) -> None:

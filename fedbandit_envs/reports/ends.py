@@ -9,13 +9,16 @@ import numpy as np
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports.canvas import LOG_AXES, Numbers, legend, number_text, place
-from fedbandit_envs.reports.series import Size, band_note, chosen, finish, heading, looks, mean_band, series_id
+from fedbandit_envs.reports.series import Size, band_note, chosen, finish, heading, looks, mean_band, name_parts
 from fedbandit_envs.validation import one_of
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_MOST_STEPS = 400
 
 
 def regret_against(
@@ -40,8 +43,7 @@ def regret_against(
         mean = np.array([band.mean[0] for band in bands])
         spread = [mean - [band.low[0] for band in bands], [band.high[0] for band in bands] - mean]
         drawn = axes.errorbar(values, mean, yerr=spread, label=label, capsize=3, **looks(first)[label])
-        for part in drawn.get_children():
-            part.set_gid(series_id(axes, label))
+        name_parts(axes, label, *drawn.get_children())
         series[label] = drawn.lines[0]
     numeric = all(isinstance(value, (int, float)) for value in values)
     wide = numeric and min(values) > 0 and max(values) / min(values) >= 30
@@ -89,8 +91,7 @@ def communication(
         (points,) = axes.plot(scalars, found, linestyle="", markersize=3, alpha=0.35, markeredgewidth=0, **look)
         (mean,) = axes.plot(scalars.mean(), found.mean(), linestyle="", markersize=8, label=label, **look)
         mean.set_clip_on(False)
-        for part in (points, mean):
-            part.set_gid(series_id(axes, label))
+        name_parts(axes, label, points, mean)
         series[label] = mean
     sent = [float(scalars) for label in labels for scalars in result.final(label, "scalars")]
     wide = min(sent) > 0 and max(sent) > 10 * min(sent)  # within a factor of ten a logarithmic scale has few labels
@@ -134,9 +135,12 @@ def agents(
     for label in labels:
         ordered = np.sort(result.agents(label, kind).ravel())
         share = np.arange(1, len(ordered) + 1) / len(ordered)
+        if len(ordered) > _MOST_STEPS:  # more could not be told apart, and would make large files
+            shown = np.linspace(0, len(ordered) - 1, _MOST_STEPS).round().astype(np.int64)
+            ordered, share = ordered[shown], share[shown]
         every = max(1, len(ordered) // 8)
         (drawn,) = axes.step(ordered, share, where="post", label=label, markevery=every, **looks(result)[label])
-        drawn.set_gid(series_id(axes, label))
+        name_parts(axes, label, drawn)
         series[label] = drawn
     of_an_agent = REGRETS[kind].axis_label.replace("per agent", "of an agent at the end")
     finish(axes, of_an_agent, "share of agents", heading(result) if title is None else title, log)
@@ -170,8 +174,7 @@ def differences(
         reach = np.nan_to_num([found.mean - found.low, found.high - found.mean])  # one trial has no interval
         look = looks(result)[label]
         drawn = axes.errorbar(found.mean, [row], xerr=reach, fmt=look["marker"], color=look["color"], capsize=3)
-        for part in drawn.get_children():
-            part.set_gid(series_id(axes, label))
+        name_parts(axes, label, *drawn.get_children())
     axes.axvline(0, color="0.5", linewidth=1, zorder=0)
     note = band_note(len(result.trials), "bars").replace("mean", "mean paired difference").replace("\n", " ")
     what = f"final {REGRETS[kind].axis_label}, minus that of the policy at 0\n{note}"

@@ -44,19 +44,20 @@ def line(axes: "Axes", x: Any, values: FloatArray, label: str, look: Mapping[str
     """
     band = mean_band(values)
     (drawn,) = axes.plot(x, band.mean, label=label, markevery=max(1, len(band.mean) // 8), **look)
-    drawn.set_gid(series_id(axes, label))
+    name_parts(axes, label, drawn)
     if len(values) > 1:
         filled = axes.fill_between(x, band.low, band.high, color=look["color"], alpha=0.2, linewidth=0)
-        filled.set_gid(series_id(axes, label))
+        name_parts(axes, label, filled)
     return drawn
 
 
-def series_id(axes: "Axes", label: str) -> str:
-    """The name of an SVG group of the series of that label: letters and digits, used once in a figure."""
+def name_parts(axes: "Axes", label: str, *parts: "Artist") -> None:
+    """Name what shows a series, so that its groups are found in an SVG file: each name is used once in a figure."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    number = sum(len(one.get_children()) for one in figure.axes)
-    return f"series-{series_key(label)}-{number}"
+    named = sum(artist.get_gid() is not None for one in figure.axes for artist in one.get_children())
+    for number, part in enumerate(parts, start=named):
+        part.set_gid(f"series-{series_key(label)}-{number}")
 
 
 def series_key(label: str) -> str:
