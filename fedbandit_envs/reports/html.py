@@ -10,6 +10,7 @@ from fedbandit_envs.reports.series import looks, series_key
 
 _NUMBER_CLASS = ' class="number"'
 _LONG = 50  # a table of more rows is folded
+_LONG_TEXT = 50  # a text of more letters is written in several lines
 
 
 def words(name: str) -> str:
@@ -69,7 +70,8 @@ def _cell(name: str, value: Any, colours: Mapping[str, str]) -> str:
     swatch = f'<span class="swatch" style="background:{colours[value]}"></span>' if value in colours else ""
     if name == "verdict":
         return f'<td class="verdict {escape(str(value).split()[0])}">{escape(number(value))}</td>'
-    return f"<td>{swatch}{escape(number(value))}</td>"
+    long = ' class="long"' * (len(str(value)) > _LONG_TEXT)
+    return f"<td{long}>{swatch}{escape(number(value))}</td>"
 
 
 def section(name: str, title: str, how_to_read: str, *body: str) -> str:

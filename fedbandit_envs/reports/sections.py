@@ -65,7 +65,8 @@ def headline(result: Result) -> list[str]:
     ]
     lines = [f"Least regret per agent at the end: {'; then '.join(told)}."]
     done, wanted = len(result.trials), result.experiment.trials
-    lines.append(f"{done} of {wanted} trials are finished." if done < wanted else f"All {wanted} trials are finished.")
+    whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
+    lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
     pairs = result.table("comparisons")
     if pairs and done > 1:
         different = sum(p_value < 0.05 for p_value in pairs["p_holm"])

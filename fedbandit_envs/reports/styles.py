@@ -12,7 +12,7 @@ from typing import Any
 # are told apart by line style and marker.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
-    *("#7F7F7F", "#6A3D9A", "#8C564B"),
+    *("#7F7F7F", "#9467BD", "#8C564B"),
 )
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")

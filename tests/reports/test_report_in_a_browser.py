@@ -144,8 +144,8 @@ def place_in_plot(browser: Browser, across: float, up: float) -> tuple[float, fl
         "(() => { const g = [...document.querySelectorAll('#regret [data-box]')].find(e => e.getClientRects().length);"
         "g.closest('figure').scrollIntoView();"
         "const [l, t, w, h] = g.dataset.box.split(' ').map(Number);"
-        f"const p = new DOMPoint(l + w * {across}, t + h * (1 - {up})).matrixTransform(g.ownerSVGElement.getScreenCTM());"
-        "return [p.x, p.y]; })()"
+        f"const p = new DOMPoint(l + w * {across}, t + h * (1 - {up}));"
+        "const q = p.matrixTransform(g.ownerSVGElement.getScreenCTM()); return [q.x, q.y]; })()"
     )
     return float(x), float(y)
 
