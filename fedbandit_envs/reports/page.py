@@ -7,6 +7,7 @@ adds what a screen can: switches for policies, scales and kinds of regret, value
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
@@ -32,10 +33,12 @@ from fedbandit_envs.reports.sections import (
     summary_section,
     verdict_lines,
     verdict_section,
+    wide,
 )
 from fedbandit_envs.reports.series import series_key
 
 REPORT_FILE = "report.html"
+_MOST_TOLD = 6  # results of which the headline speaks
 
 
 def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
@@ -61,7 +64,8 @@ def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
     verdicts = [] if isinstance(source, Result) else _verdicts(Path(source))
     target = Path(source) / REPORT_FILE if path is None and not isinstance(source, Result) else Path(str(path))
     make_folder(target.parent)
-    write_whole(target, page(results, verdicts).encode())
+    name = "" if isinstance(source, Result) else Path(source).resolve().name
+    write_whole(target, page(results, verdicts, name).encode())
     return target
 
 
@@ -69,11 +73,17 @@ def load_results(folder: Path) -> dict[str, Result]:
     """The results in a folder and below it, by the names of their folders; "" if the folder itself has one."""
     if (folder / EXPERIMENT_FILE).exists():
         return {"": Result.load(folder)}
-    found = sorted(path.parent for path in folder.rglob(EXPERIMENT_FILE))
+    found = sorted((path.parent for path in folder.rglob(EXPERIMENT_FILE)), key=_by_numbers)
     if not found:
         got = "neither" if folder.exists() else "no such folder"
         raise FolderError(f"{folder}: expected results of run, sweep or reproduce, got {got}; check the path")
     return {path.relative_to(folder).as_posix().removeprefix("trials/"): Result.load(path) for path in found}
+
+
+def _by_numbers(path: Path) -> list[tuple[float, str]]:
+    """A key that sorts names by the numbers in them: M=4 comes before M=16."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", path.as_posix())
+    return [(float(part), "") if place % 2 else (0.0, part) for place, part in enumerate(parts)]
 
 
 def _verdicts(folder: Path) -> list[dict[str, Any]]:
@@ -82,8 +92,8 @@ def _verdicts(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]]) -> str:
-    """The whole page."""
+def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]], folder: str = "") -> str:
+    """The whole page on results by name; a single result has the name "". `folder` is the name of their folder."""
     plots = Plots()
     if list(results) == [""]:
         result = results[""]
@@ -99,8 +109,9 @@ def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]]) -> str:
             audit_section(result),
         ]
     else:
-        title, kinds = f"{len(results)} results", ["regret"]
-        lines = verdict_lines(verdicts) if verdicts else [f"{len(results)} results are in this folder."]
+        title, kinds = f"{folder}: {len(results)} results", ["regret"]
+        first = [f"{name}: {headline(result)[0]}" for name, result in list(results.items())[:_MOST_TOLD]]
+        lines = verdict_lines(verdicts) if verdicts else first
         data = {f"regret{place}-regret": curve_data(result, "regret") for place, result in enumerate(results.values())}
         body = [verdict_section(verdicts) if verdicts else "", *_sweep_sections(results, plots)]
         body += [_one_of_many(name, place, result, plots) for place, (name, result) in enumerate(results.items())]
@@ -136,7 +147,7 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             ordered = dict(sorted(group.items(), key=lambda pair: (isinstance(pair[0], str), pair[0])))
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
-                keywords = {"results": ordered, "parameter": parameter, "log": log}
+                keywords = {"results": ordered, "parameter": parameter, "log": log, "size": wide(labels)}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"
                 body.insert(-1, plots.draw(plotting.regret_against, labels, caption, keywords, scale=scale))
     how = "Each row is a policy in one setting; bars in a plot are 95 % intervals of the mean over trials."
@@ -165,11 +176,12 @@ def _switches(results: Mapping[str, Result], kinds: list[str]) -> str:
         for scale in SCALES
     )
     options = "".join(f'<option value="{escape(kind)}">{escape(REGRETS[kind].help)}</option>' for kind in kinds)
+    of_kinds = f'<fieldset><legend>regret</legend><select name="kind">{options}</select></fieldset>'
+    one_kind = f'<input type="hidden" name="kind" value="{escape(kinds[0])}">'
     return (
         f'<form id="switches" hidden autocomplete="off"><fieldset><legend>policies</legend>{policies}'
         '<button type="button" id="all">all</button><button type="button" id="none">none</button></fieldset>'
-        f"<fieldset><legend>axes</legend>{scales}</fieldset>"
-        f'<fieldset><legend>regret</legend><select name="kind">{options}</select></fieldset></form>'
+        f"<fieldset><legend>axes</legend>{scales}</fieldset>{of_kinds if len(kinds) > 1 else one_kind}</form>"
     )
 
 

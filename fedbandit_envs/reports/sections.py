@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.results import Columns, Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
+from fedbandit_envs.reports.canvas import OUTSIDE
 from fedbandit_envs.reports.html import choice, colours_of, facts, figure, number, section, table
 from fedbandit_envs.reports.series import band_note, series_key
 from fedbandit_envs.reports.svg import inline_svg, plain_settings
@@ -23,7 +24,6 @@ _SUMMARY = (
     *("policy", "regret", "regret_low", "regret_high", "worst_agent", "time_to_settle", "wrong_share"),
     *("active_arms", "scalars_up", "scalars_down", "bytes_up", "bytes_down", "rounds"),
 )
-_SIZE = (8.6, 4.4)
 SCALES = {"linear": "", "logarithmic": "xy"}
 
 
@@ -128,7 +128,7 @@ def regret_section(result: Result, plots: Plots, kinds: list[str], name: str = "
             plotting.regret,
             result.labels,
             f"{REGRETS[kind].help}; {scale} axes",
-            {"result": result, "kind": kind, "log": log, "size": _wide(result, _SIZE)},
+            {"result": result, "kind": kind, "log": log, "size": wide(result.labels)},
             kind=kind,
             scale=scale,
         ).replace("<figure", f'<figure data-curves="{name}-{kind}"', 1)
@@ -138,10 +138,10 @@ def regret_section(result: Result, plots: Plots, kinds: list[str], name: str = "
     return section(name, "Regret over time", how, *drawn)
 
 
-def _wide(result: Result, size: tuple[float, float]) -> tuple[float, float]:
-    """The size with room for a legend beside the axes, if the legend stands there."""
-    entries = len(result.labels)
-    return (size[0] + 1.4, max(size[1], 0.185 * (entries + 4))) if entries >= 6 else size
+def wide(labels: list[str]) -> tuple[float, float]:
+    """The size of a plot in inches, with room for a legend beside the axes if the legend stands there."""
+    width, height = 8.6, 4.4
+    return (width + 1.4, max(height, 0.185 * (len(labels) + 4))) if len(labels) >= OUTSIDE else (width, height)
 
 
 def curve_data(result: Result, kind: str) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
             plotting.differences,
             result.labels,
             f"differences to the policy with the least regret, {REGRETS[kind].help}",
-            {"result": result, "kind": kind, "size": (_wide(result, _SIZE)[0], 1.4 + 0.3 * len(result.labels))},
+            {"result": result, "kind": kind, "size": (wide(result.labels)[0], 1.4 + 0.3 * len(result.labels))},
             kind=kind,
         )
         for kind in kinds
@@ -200,7 +200,7 @@ def other_plots(result: Result, plots: Plots) -> list[str]:
             "How many arms an agent still considers. Policies that eliminate no arm stay at the top.",
         ),
     }
-    keywords = {"result": result, "size": _wide(result, _SIZE)}
+    keywords = {"result": result, "size": wide(result.labels)}
     return [
         section(name, title, how, plots.draw(make, result.labels, title, keywords))
         for name, (title, make, how) in parts.items()
@@ -236,7 +236,8 @@ def settings_section(results: Mapping[str, Result]) -> str:
 
 def verdict_section(rows: list[dict[str, Any]]) -> str:
     """The verdicts that `reproduce` wrote."""
-    columns = {name: [row.get(name) for row in rows] for name in rows[0]}
+    names = sorted(rows[0], key=lambda name: name not in ("panel", "verdict"))  # what matters most comes first
+    columns = {name: [row.get(name) for row in rows] for name in names}
     how = (
         "Each row is a statement of the paper. It holds if the whole 95 % interval is on its side of the border, fails "
         "if the whole interval is on the other, and is undecided otherwise."

@@ -167,7 +167,9 @@ def test_a_sweep_is_drawn_against_its_values(tmp_path: Path) -> None:
     sweep(small(trials=2), "num_agents", [2, 10], tmp_path, "serial")
     text = fb.report(tmp_path).read_text()
     assert "final regret against num_agents; linear axis" in text
-    assert re.findall(r'<details class="result"><summary>([^<]*)', text) == ["num_agents=10", "num_agents=2"]
+    assert "num_agents=10: Least regret per agent at the end:" in text
+    assert f"<title>{tmp_path.name}: 2 results</title>" in text
+    assert re.findall(r'<details class="result"><summary>([^<]*)', text) == ["num_agents=2", "num_agents=10"]
     svg = text[text.index("<svg") : text.index("</svg>")]
     assert svg.index(">2</text>") < svg.index(">10</text>")
 
