@@ -61,6 +61,14 @@ def defaults() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def plain_settings() -> Iterator[None]:
+    """Within it matplotlib has its defaults, so that a page does not depend on the settings of who writes it."""
+    usual: dict[Any, Any] = dict(matplotlib.rcParamsDefault.items())
+    with matplotlib.rc_context({name: value for name, value in usual.items() if not name.startswith("backend")}):
+        yield
+
+
 def blank(
     width: float | None = None, height: float | None = None, rows: int = 1, columns: int = 1
 ) -> tuple[Figure, Any]:
@@ -144,9 +152,15 @@ def number_axis(axis: Axis, most: int) -> None:
 
 
 def scale_axes(axes: Axes, log: str) -> None:
-    """Make the axes logarithmic that `log` names: "", "x", "y" or "xy". Values that are not positive are left out."""
-    for name in one_of("log", log, LOG_AXES):
-        (axes.set_xscale if name == "x" else axes.set_yscale)("log", nonpositive="mask")
+    """Make the axes logarithmic that `log` names: "", "x", "y" or "xy".
+
+    Values that are not positive are left out. An axis that has no other values stays linear.
+    """
+    one_of("log", log, LOG_AXES)
+    if "x" in log and np.isfinite(axes.dataLim.minposx):
+        axes.set_xscale("log", nonpositive="mask")
+    if "y" in log and np.isfinite(axes.dataLim.minposy):
+        axes.set_yscale("log", nonpositive="mask")
 
 
 def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bool = False) -> None:

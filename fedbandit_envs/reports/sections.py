@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.results import Columns, Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
-from fedbandit_envs.reports.canvas import OUTSIDE
+from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
 from fedbandit_envs.reports.html import choice, colours_of, facts, figure, number, section, table
 from fedbandit_envs.reports.series import band_note, series_key
-from fedbandit_envs.reports.svg import inline_svg, plain_settings
+from fedbandit_envs.reports.svg import inline_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable

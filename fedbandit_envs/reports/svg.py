@@ -6,11 +6,9 @@ and the policy's key, so that a page can hide them. Axes carry their place and t
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-import matplotlib
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
@@ -58,14 +56,6 @@ def inline_svg(figure: "Figure", name: str, labels: list[str], words: str) -> st
         root.attrib.pop(attribute, None)
     root.attrib |= {"class": "plot", "role": "img", "aria-label": words}
     return ElementTree.tostring(root, encoding="unicode")
-
-
-@contextmanager
-def plain_settings() -> Iterator[None]:
-    """Within it matplotlib has its defaults, so that a page does not depend on the settings of who writes it."""
-    usual: dict[Any, Any] = dict(matplotlib.rcParamsDefault.items())
-    with matplotlib.rc_context({name: value for name, value in usual.items() if not name.startswith("backend")}):
-        yield
 
 
 def _named(value: str) -> str:

@@ -254,6 +254,15 @@ def test_logarithmic_axes(result: fb.Result) -> None:
         plotting.regret(result, log="z")
 
 
+@pytest.mark.parametrize("name", ["regret", "communication", "active", "agents"])
+def test_an_axis_without_positive_values_stays_linear(name: str) -> None:
+    only = fb.run(small(trials=2, policies=["Oracle"]), executor="serial")  # its regret is 0, and it sends nothing
+    figure = plotting.draw(name, only, log="xy")
+    figure.draw_without_rendering()
+    scales = {"regret": ("log", "linear"), "communication": ("linear", "linear"), "active": ("log", "log")}
+    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == scales.get(name, ("linear", "log"))
+
+
 def test_a_scale_that_is_changed_after_drawing_keeps_the_curves_in_sight(result: fb.Result) -> None:
     figure = plotting.regret(result)
     (axes,) = figure.axes
