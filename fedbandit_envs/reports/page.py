@@ -187,11 +187,12 @@ def _switches(results: Mapping[str, Result], kinds: list[str]) -> str:
 
 def _document(title: str, lines: list[str], switches: str, body: str, data: Mapping[str, Any]) -> str:
     parts = files("fedbandit_envs.reports")
-    style, script = ((parts / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    style, *scripts = ((parts / name).read_text(encoding="utf-8") for name in ("report.css", "switches.js", "plots.js"))
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     # In a script element only "<" can end the text, so it is written as its number.
     values = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -203,5 +204,5 @@ def _document(title: str, lines: list[str], switches: str, body: str, data: Mapp
         f"<title>{escape(title)}</title><style>{style}</style></head>"
         f"<body><header><h1>{escape(title)}</h1>{facts(lines)}</header>{switches}<main>{body}</main>"
         f'<div id="values" hidden></div><script type="application/json" id="data">{values}</script>'
-        f"<script>{script}</script></body></html>\n"
+        f"{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>\n"
     )

@@ -13,6 +13,7 @@ writes it as PDF, SVG or PNG. All take the same keywords:
 What users set in `matplotlib.rcParams` is respected.
 """
 
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbandit_envs.experiments.results import Result
@@ -60,4 +61,11 @@ FIGURES: dict[str, DrawsResult] = {
 
 def draw(name: str, result: Result, kind: str = "regret", **keywords: Any) -> "Figure":
     """The figure of a name in `FIGURES`; `keywords` are log, size, title and order, for figures that take them."""
-    return FIGURES[one_of("figure", name, FIGURES)](result, kind=kind, **keywords)
+    figure = FIGURES[one_of("figure", name, FIGURES)]
+    takes = inspect.signature(figure).parameters
+    for keyword in keywords:
+        if keyword not in takes:
+            raise ValueError(
+                f"{keyword}: expected a figure that takes it, got {name!r}, which takes {', '.join(takes)}"
+            )
+    return figure(result, kind=kind, **keywords)

@@ -188,6 +188,8 @@ def test_a_figure_of_one_s_own_is_an_entry_of_the_table(
     fb.run(small(trials=1), tmp_path, "serial")
     assert main(["plot", str(tmp_path), "--figure", "worst", "--format", "png"]) == 0
     assert (tmp_path / "worst.png").exists()
+    with pytest.raises(ValueError, match="log: expected a figure that takes it, got 'worst', which takes result, kind"):
+        plotting.draw("worst", result, log="x")
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

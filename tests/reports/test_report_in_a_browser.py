@@ -77,7 +77,7 @@ def test_the_browser_sees_errors_and_requests(browser: Browser, tmp_path: Path) 
 def test_labels_with_tags_stay_text(browser: Browser) -> None:
     assert browser.run("document.title").startswith("Synthetic-v0")
     assert browser.run("document.querySelectorAll('img').length") == 0
-    assert browser.run("document.querySelectorAll('script').length") == 2
+    assert browser.run("document.querySelectorAll('script').length") == 3
     assert HOSTILE in shown(browser, "#switches label")
     assert HOSTILE in shown(browser, "#summary td")
     assert HOSTILE in shown(browser, "#regret svg text")

@@ -1,62 +1,15 @@
 "use strict";
-// What a screen adds to the page: switches, values under the pointer, zoom and sorting. Labels are only ever set as text.
+// What a screen adds to a plot: values under the pointer, zoom, and a legend that switches policies.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const all = (what, within = document) => [...within.querySelectorAll(what)];
   const data = JSON.parse(document.getElementById("data").textContent);
-  const switches = document.getElementById("switches");
   const values = document.getElementById("values");
-  const off = new Set();
+  const boxOf = (key) => all("input[name=policy]").find((box) => box.value === key);
 
   function text(value) {
     if (value === null || value === undefined) return "–";
     return value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
-  }
-
-  // Policies: switched on and off in all plots and tables at once.
-  function showPolicies() {
-    for (const part of all("[data-policy]")) part.classList.toggle("off", off.has(part.dataset.policy));
-    for (const box of all("input[name=policy]", switches)) box.checked = !off.has(box.value);
-  }
-  function setPolicy(key, shown) {
-    if (shown) off.delete(key); else off.add(key);
-    showPolicies();
-  }
-
-  // Scales and kinds of regret: of the plots that show the same thing, only the chosen one.
-  function showChoices() {
-    const scale = switches.elements.scale.value;
-    const kind = switches.elements.kind.value;
-    for (const part of all("[data-scale], [data-kind]")) {
-      const other = (part.dataset.scale && part.dataset.scale !== scale)
-        || (part.dataset.kind && part.dataset.kind !== kind);
-      part.classList.toggle("choice-off", Boolean(other));
-    }
-  }
-
-  // Tables: a click on a heading sorts by its column, a second click turns the order round.
-  function sortable(table) {
-    const heads = all("thead th", table);
-    heads.forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = head.textContent;
-      head.replaceChildren(button);
-      button.addEventListener("click", () => {
-        const down = head.getAttribute("aria-sort") === "ascending";
-        for (const one of heads) one.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const body = table.tBodies[0];
-        const rows = [...body.rows].sort((a, b) => compare(a.cells[column], b.cells[column], down ? -1 : 1));
-        body.append(...rows);
-      });
-    });
-  }
-  function compare(a, b, sign) {
-    const [one, two] = [a.dataset.value, b.dataset.value];
-    if (one === undefined || two === undefined) return sign * a.textContent.localeCompare(b.textContent);
-    if (one === "" || two === "") return (one === "") - (two === ""); // what is not known stays last
-    return sign * (Number(one) - Number(two));
   }
 
   // Axes: between points of the plot and values.
@@ -212,7 +165,7 @@
       const lines = [];
       const x = this.x.kind === "names" ? null : this.x.value(place.x);
       if (this.curves) {
-        const shown = Object.entries(this.curves).filter(([key]) => !off.has(key));
+        const shown = Object.entries(this.curves).filter(([key]) => boxOf(key).checked);
         const found = shown.map(([, curve]) => at(curve, x)).sort((a, b) => b.mean - a.mean);
         lines.push(`step ${text(Math.max(0, Math.round(x)))}`);
         for (const one of found) {
@@ -324,22 +277,9 @@
     });
     svg.addEventListener("click", (event) => {
       const entry = event.target.closest(".legend .series");
-      if (entry) setPolicy(entry.dataset.policy, off.has(entry.dataset.policy));
+      if (entry) boxOf(entry.dataset.policy).click();
     });
   }
 
-  switches.hidden = false;
-  switches.addEventListener("change", (event) => {
-    if (event.target.name === "policy") setPolicy(event.target.value, event.target.checked);
-    else showChoices();
-  });
-  document.getElementById("all").addEventListener("click", () => { off.clear(); showPolicies(); });
-  document.getElementById("none").addEventListener("click", () => {
-    for (const box of all("input[name=policy]", switches)) off.add(box.value);
-    showPolicies();
-  });
-  switches.addEventListener("submit", (event) => event.preventDefault());
-  all("table.sortable").forEach(sortable);
   all("svg.plot").forEach(lively);
-  showChoices();
 })();
