@@ -35,6 +35,7 @@ _DEFAULTS: dict[Any, Any] = {  # matplotlib types its names as literals
     "axes.titlesize": "medium",
     "legend.frameon": False,
     "legend.fontsize": "small",
+    "legend.handlelength": 2.8,  # long enough to tell the line styles apart
     "legend.title_fontsize": "small",
     "lines.markersize": 4.0,
 }

@@ -1,12 +1,12 @@
 """A headless Chromium that tests steer: the DevTools protocol over two pipes, with the standard library alone."""
 
 import base64
-import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,14 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+# Chromium reads commands from file descriptor 3 and writes answers to 4. The two are moved out of the way first.
+LAUNCHER = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 PATIENCE = 30  # seconds until an answer
 
 
@@ -31,20 +39,14 @@ class Browser:
     """One page of a browser: `open` a file, `run` JavaScript, use the mouse, and see what went wrong."""
 
     def __init__(self, profile: Path):
-        # Chromium reads commands from file descriptor 3 and writes answers to 4, so ours must be others.
-        theirs_in, self._out = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in os.pipe())
-        self._in, theirs_out = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in os.pipe())
-
-        def take_places() -> None:
-            os.dup2(theirs_in, 3)
-            os.dup2(theirs_out, 4)
-
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         self._process = subprocess.Popen(
-            [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [sys.executable, "-c", LAUNCHER, str(theirs_in), str(theirs_out), *command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=take_places,
-            close_fds=False,
+            pass_fds=(theirs_in, theirs_out),
         )
         os.close(theirs_in)
         os.close(theirs_out)

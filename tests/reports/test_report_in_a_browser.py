@@ -47,8 +47,10 @@ def browser(one_browser: Browser, file: Path) -> Browser:
 
 def shown(browser: Browser, selector: str) -> list[str]:
     """The texts of the elements that can be seen."""
+    # The first condition finds what is not laid out, also in SVG, the second what a folded element hides.
     found: list[str] = browser.run(
-        f"[...document.querySelectorAll({selector!r})].filter(e => e.getClientRects().length).map(e => e.textContent)"
+        f"[...document.querySelectorAll({selector!r})]"
+        ".filter(e => e.getClientRects().length && e.checkVisibility()).map(e => e.textContent)"
     )
     return found
 
@@ -138,10 +140,11 @@ def test_tables_are_sorted_by_number_and_by_name(browser: Browser) -> None:
     assert browser.run(column.format(0, "textContent"))[-1] == "Oracle"
 
 
-def place_in_plot(browser: Browser, across: float, up: float) -> tuple[float, float]:
-    """A place of the window inside the shown regret plot, by its shares of the axes."""
+def place_in_plot(browser: Browser, across: float, up: float, section: str = "regret") -> tuple[float, float]:
+    """A place of the window inside the shown plot of a section, by its shares of the axes."""
     x, y = browser.run(
-        "(() => { const g = [...document.querySelectorAll('#regret [data-box]')].find(e => e.getClientRects().length);"
+        f"(() => {{ const g = [...document.querySelectorAll('#{section} [data-box]')]"
+        ".find(e => e.getClientRects().length);"
         "g.closest('figure').scrollIntoView();"
         "const [l, t, w, h] = g.dataset.box.split(' ').map(Number);"
         f"const p = new DOMPoint(l + w * {across}, t + h * (1 - {up}));"
@@ -219,3 +222,24 @@ def test_all_plots_show_without_scripts(browser: Browser, file: Path) -> None:
     figures = shown(browser, "figure")
     assert len(figures) == 12  # regret: 3 kinds on 2 scales, differences: 3 kinds, and three more
     assert shown(browser, "#switches") == []
+
+
+def test_a_sweep_has_values_and_switches_in_every_plot(browser: Browser, tmp_path: Path) -> None:
+    experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform", "Oracle"], {"max_cycles": 64}, trials=2)
+    for agents in (2, 4):
+        fb.run(experiment.with_argument("num_agents", agents), tmp_path / f"num_agents={agents}", "serial")
+    browser.open(fb.report(tmp_path))
+    assert len(shown(browser, "figure")) == 1  # the others are folded
+    browser.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert len(shown(browser, "figure")) == 3
+    browser.mouse("mouseMoved", *place_in_plot(browser, 0.9, 0.5, "regret1"))
+    lines = browser.run("[...document.querySelectorAll('#values div')].map(e => e.textContent)")
+    assert [line.partition(":")[0] for line in lines[1:]] == ["Uniform", "Oracle"]
+    name = key(browser, "Uniform")
+    assert len(shown(browser, f'.plot [data-policy="{name}"]:not(.legend *)')) >= 6
+    browser.run(f"document.querySelector('input[value=\"{name}\"]').click()")
+    assert shown(browser, f'.plot [data-policy="{name}"]:not(.legend *)') == []
+    browser.mouse("mouseMoved", *place_in_plot(browser, 0.8, 0.5, "regret1"))
+    lines = browser.run("[...document.querySelectorAll('#values div')].map(e => e.textContent)")
+    assert [line.partition(":")[0] for line in lines[1:]] == ["Oracle"]
+    assert browser.errors == []
