@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_MOST_STEPS = 400
+_MOST_STEPS = 400  # of a step function
+_OF_PAIRS = ("policy", "against", "difference", "low", "high")  # columns of the table of comparisons
 
 
 def regret_against(
@@ -168,12 +169,13 @@ def differences(
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}
     best = min(labels, key=means.__getitem__)
     rows = labels if order else sorted(labels, key=means.__getitem__)
+    found = _differences_to(best, result, kind)
     figure, axes = place(axes, size or (7.0, 1.6 + 0.3 * len(rows)), 1)
     for row, label in enumerate(rows):
-        found = mean_band((result.final(label, f"mean_{kind}") - result.final(best, f"mean_{kind}"))[:, None])
-        reach = np.nan_to_num([found.mean - found.low, found.high - found.mean])  # one trial has no interval
+        mean, low, high = found[label]
+        reach = [[value] if np.isfinite(value) else [0.0] for value in (mean - low, high - mean)]
         look = looks(result)[label]
-        drawn = axes.errorbar(found.mean, [row], xerr=reach, fmt=look["marker"], color=look["color"], capsize=3)
+        drawn = axes.errorbar([mean], [row], xerr=reach, fmt=look["marker"], color=look["color"], capsize=3)
         name_parts(axes, label, *drawn.get_children())
     axes.axvline(0, color="0.5", linewidth=1, zorder=0)
     note = band_note(len(result.trials), "bars").replace("mean", "mean paired difference").replace("\n", " ")
@@ -182,3 +184,16 @@ def differences(
     axes.set_yticks(range(len(rows)), rows, parse_math=False, usetex=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     return figure
+
+
+def _differences_to(best: str, result: Result, kind: str) -> dict[str, tuple[float, float, float]]:
+    """The mean paired difference of each policy to `best` with the ends of its interval; one trial has no interval."""
+    pairs = result.table("comparisons", kind)
+    found = {best: (0.0, 0.0, 0.0)}
+    for first, second, *numbers in zip(*(pairs.get(name, []) for name in _OF_PAIRS), strict=True):
+        mean, low, high = numbers
+        if second == best:
+            found[first] = (mean, low, high)
+        elif first == best:
+            found[second] = (-mean, -high, -low)
+    return found

@@ -13,6 +13,7 @@ from experiment_policies import small
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
+from fedbandit_envs.experiments.statistics import paired_difference
 from fedbandit_envs.experiments.sweeps import sweep
 from fedbandit_envs.reports import plotting
 
@@ -357,11 +358,24 @@ def test_differences_are_those_of_pairs_to_the_least_regret(result: fb.Result) -
     (axes,) = plotting.differences(result).axes
     names = [text.get_text() for text in axes.get_yticklabels()]
     assert names[0] == "Oracle"
-    expected = (result.final("Uniform") - result.final("Oracle")).mean()
-    centre = [line.get_xdata()[0] for line in axes.lines if line.get_ydata()[0] == names.index("Uniform")]
-    assert pytest.approx(expected) in centre
+    means = [result.final(label).mean() for label in names]
+    assert means == sorted(means)
+    bars = [path.vertices for collection in axes.collections for path in collection.get_paths()]
+    for row, label in enumerate(names[1:], start=1):
+        found = paired_difference(result.final(label), result.final("Oracle"))
+        np.testing.assert_allclose(bars[row], [[found.low, row], [found.high, row]])
+        assert pytest.approx(found.mean) in [
+            line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [row] and line.get_marker() != "|"
+        ]
     with pytest.raises(ValueError, match="can be negative"):
         plotting.differences(result, log="x")
+
+
+def test_differences_of_one_trial_have_no_bars() -> None:
+    (axes,) = plotting.differences(fb.run(small(trials=1), executor="serial")).axes
+    for collection in axes.collections:
+        for path in collection.get_paths():
+            assert np.ptp(path.vertices[:, 0]) == 0
 
 
 def test_the_command_line_chooses_axes_size_title_and_policies(tmp_path: Path) -> None:
