@@ -7,6 +7,8 @@ import numpy as np
 
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.reports.canvas import LOG_AXES, legend, place
 from fedbandit_envs.reports.series import Size, band_note, chosen, finish, heading, line, looks, with_start
 from fedbandit_envs.reports.styles import styles
@@ -57,7 +59,7 @@ def _regret_of_a_run(
 ) -> "Figure":
     """The curve of one run: the mean over its agents, and around it the range of all agents."""
     figure, axes = place(axes, size, 1)
-    name = type(history.policy).__name__
+    name = _name_of(history.policy)
     steps = np.array([0, *history.steps])
     every = np.concatenate([np.zeros((1, history.constants.num_agents)), history.regret(kind)])
     look = styles([name])[name]
@@ -69,6 +71,13 @@ def _regret_of_a_run(
     finish(axes, "step $t$", REGRETS[kind].axis_label, title, log)
     legend(axes, {name: drawn}, "line: mean over agents\nband: from the best to the worst agent")
     return figure
+
+
+def _name_of(policy: Policy) -> str:
+    """The policy's name, or that of its class if it has no other: Fed-PECD is the name of the class FedPECD."""
+    own = type(policy).__name__
+    names = [name for name in policy_names() if name.replace("-", "") == own]
+    return next((name for name in names if policy_class(name) is type(policy)), own)
 
 
 def active_arms(

@@ -341,6 +341,17 @@ def test_a_single_run_is_drawn_with_the_range_of_its_agents() -> None:
     (path,) = axes.collections[0].get_paths()
     assert path.vertices[:, 1].max() == pytest.approx(history.regret("paper_regret").max())
     assert "one run" in axes.get_title()
+    assert axes.lines[0].get_label() == "Uniform"
+
+
+def test_a_single_run_looks_like_its_policy_in_other_figures() -> None:
+    arguments = {"num_agents": 4, "num_arms": 3, "max_cycles": 64}
+    for name in ("Fed-PECD", "Test-One-Arm"):
+        history = fb.play(fb.make("fedbandit/Synthetic-v0", **arguments), fb.make_policy(name), seed=1)
+        (axes,) = plotting.regret(history).axes
+        shown = axes.lines[0].get_label()
+        assert shown == {"Test-One-Arm": "OneArm"}.get(name, name)  # that class has another name than its policy
+        assert axes.lines[0].get_color() == plotting.styles([shown])[shown]["color"]
 
 
 def test_a_notebook_shows_a_figure(result: fb.Result) -> None:
