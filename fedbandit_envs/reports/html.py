@@ -9,7 +9,6 @@ from fedbandit_envs.experiments.results import Columns, Result
 from fedbandit_envs.reports.series import looks, series_key
 
 _NUMBER_CLASS = ' class="number"'
-_LONG = 50  # a table of more rows is folded
 _LONG_TEXT = 50  # a text of more letters is written in several lines
 
 
@@ -51,12 +50,15 @@ def table(columns: Columns, caption: str, colours: Mapping[str, str] | None = No
         policy = f' data-policy="{series_key(str(cells["policy"]))}"' if "policy" in cells else ""
         shown = "".join(_cell(name, value, colours or {}) for name, value in cells.items())
         rows.append(f"<tr{policy}>{shown}</tr>")
-    made = (
+    return (
         f'<div class="wide"><table class="sortable"><caption>{escape(caption)}</caption>'
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-    long = len(rows) > _LONG
-    return f"<details><summary>{escape(caption)} ({len(rows)} rows)</summary>{made}</details>" if long else made
+
+
+def folded(title: str, body: str) -> str:
+    """A part of the page that a click on its title unfolds."""
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
 
 
 def _are_numbers(cells: Sequence[Any]) -> bool:

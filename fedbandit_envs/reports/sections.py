@@ -11,7 +11,7 @@ from fedbandit_envs.experiments.results import Columns, Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
 from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
-from fedbandit_envs.reports.html import choice, colours_of, facts, figure, number, section, table
+from fedbandit_envs.reports.html import choice, colours_of, facts, figure, folded, number, section, table
 from fedbandit_envs.reports.series import band_note, series_key
 from fedbandit_envs.reports.svg import inline_svg
 
@@ -24,6 +24,7 @@ _SUMMARY = (
     *("policy", "regret", "regret_low", "regret_high", "worst_agent", "time_to_settle", "wrong_share"),
     *("active_arms", "scalars_up", "scalars_down", "bytes_up", "bytes_down", "rounds"),
 )
+_FEW = 5  # more policies have so many pairs that their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
 
 
@@ -177,7 +178,8 @@ def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
     ]
     caption = "Differences of regret per agent: policy minus against"
     pairs = [choice(table(result.table("comparisons", kind), caption), kind=kind) for kind in kinds]
-    return section("differences", "Paired differences", how, *drawn, *pairs)
+    shown = "".join(pairs) if len(result.labels) <= _FEW else folded("All pairs", "".join(pairs))
+    return section("differences", "Paired differences", how, *drawn, shown)
 
 
 def other_plots(result: Result, plots: Plots) -> list[str]:

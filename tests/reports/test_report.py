@@ -58,6 +58,7 @@ def test_the_page_has_every_section(text: str) -> None:
     found = re.findall(r'<section id="([\w-]+)"', text)
     assert found == ["summary", "regret", "differences", "communication", "agents", "active", "audits", "settings"]
     assert text.count('<p class="how">') == len(found)
+    assert "<summary>All pairs</summary>" not in text  # only a long table is folded
 
 
 def test_the_headline_says_who_lost_least_and_what_held(text: str, result: fb.Result) -> None:
@@ -142,7 +143,9 @@ def test_ten_policies_take_less_than_a_megabyte(tmp_path: Path) -> None:
     policies = [fb.PolicySpec(name, label=f"{name}, number {turn}") for turn in (1, 2) for name in names]
     arguments = {"num_agents": 30, "num_arms": 5, "max_cycles": 2**10}
     found = fb.run(fb.Experiment("fedbandit/Synthetic-v0", policies, arguments, trials=5), executor="serial")
-    assert fb.report(found, tmp_path / "ten.html").stat().st_size < 1_000_000
+    file = fb.report(found, tmp_path / "ten.html")
+    assert file.stat().st_size < 1_000_000
+    assert "<details><summary>All pairs</summary>" in file.read_text()
 
 
 def test_the_command_writes_into_the_folder_and_prints_the_path(
