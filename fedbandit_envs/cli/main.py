@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from fedbandit_envs.cli import audit, compare, data, federate, list_names, plot, reproduce, run, sweep
+from fedbandit_envs.cli import audit, compare, data, federate, list_names, plot, report, reproduce, run, sweep
 
 DESCRIPTION = "Federated bandits with hidden contexts: run, compare and check policies."
 EXIT_CODES = (
@@ -39,6 +39,7 @@ COMMANDS: dict[str, Command] = {
     "sweep": sweep,
     "plot": plot,
     "compare": compare,
+    "report": report,
     "audit": audit,
     "reproduce": reproduce,
     "federate": federate,

@@ -2,18 +2,32 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from fedbandit_envs.cli.options import add_kind
 
 HELP = "Draw the figures of a run or a sweep."
-EXAMPLES = ("fedbandit plot results/mine", "fedbandit plot results/mine --figure regret --format svg")
+EXAMPLES = (
+    "fedbandit plot results/mine",
+    "fedbandit plot results/mine --figure regret --log-axes xy --size 7x4.5 --format svg",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit plot`."""
     parser.add_argument("folder", help="results of run or sweep")
-    parser.add_argument("--figure", metavar="NAME", help="regret, communication, active or agents; default: all")
+    parser.add_argument(
+        "--figure", metavar="NAME", help="regret, communication, active, agents or differences; default: all"
+    )
     add_kind(parser)
+    parser.add_argument(
+        "--log-axes", choices=("x", "y", "xy"), help="logarithmic axes; default: what suits each figure"
+    )
+    parser.add_argument("--size", metavar="WxH", help="width and height in inches, for example 7x4.5")
+    parser.add_argument("--title", metavar="TEXT", help="the heading; an empty text leaves it out")
+    parser.add_argument(
+        "--policy", action="append", metavar="LABEL", help="draw this policy only, in this order; can be repeated"
+    )
     parser.add_argument("--format", default="pdf,png", metavar="F1,F2", help="pdf, svg, png (default: %(default)s)")
     parser.add_argument("--out", metavar="FOLDER", help="where to write; default: the same folder")
 
@@ -33,14 +47,30 @@ def run(options: argparse.Namespace) -> int:
     if options.figure is not None:
         one_of("--figure", options.figure, plotting.FIGURES)
     out = Path(options.out or options.folder)
+    look = look_of(options)
     if (Path(options.folder) / EXPERIMENT_FILE).exists():
         result = Result.load(options.folder)
-        names = plotting.FIGURES if options.figure is None else (options.figure,)
-        figures = {name: plotting.draw(name, result, options.kind) for name in names}
+        names = list(plotting.FIGURES) if options.figure is None else [options.figure]
+        if options.figure is None and options.log_axes:
+            names = [name for name in names if name != "differences"]  # they can be negative
+        figures = {name: plotting.draw(name, result, options.kind, **look) for name in names}
     else:
         parameters, results = load_sweep(options.folder)
-        figures = {"sweep": regret_over_grid(results, parameters, options.kind)}
+        figures = {"sweep": regret_over_grid(results, parameters, options.kind, **look)}
     for name, figure in figures.items():
         for path in plotting.save(figure, out / name, formats):
             print(path)
     return 0
+
+
+def look_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of a figure that the options ask for; what is not given is left to the figure."""
+    given = {"log": options.log_axes, "size": options.size, "title": options.title, "order": options.policy}
+    look = {name: value for name, value in given.items() if value is not None}
+    if options.size is not None:
+        try:
+            width, height = options.size.lower().split("x")
+            look["size"] = float(width), float(height)
+        except ValueError as error:
+            raise ValueError(f"--size: expected WxH in inches, for example 7x4.5, got {options.size!r}") from error
+    return look

@@ -1,6 +1,7 @@
 """What an experiment found: curves and numbers over trials. `tables` has the tables made of them."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import make_folder, read_folder
 from fedbandit_envs.experiments.tables import LEDGER, STATES, TABLES, WITH_STEPS
-from fedbandit_envs.experiments.text import Columns, typed, write_table
+from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
 from fedbandit_envs.experiments.trials import Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.validation import needs, one_of, whole_number
 
 _LONG = ("agents", "paths")  # tables too long for text files that nobody asked for
+_SHOWN_IN_NOTEBOOKS = ("policy", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share", "scalars_up")
 
 
 class Result:
@@ -49,6 +51,16 @@ class Result:
         """The result in a folder that `run` wrote."""
         experiment, records = read_folder(folder)
         return cls(experiment, records)
+
+    def _repr_html_(self) -> str:
+        """The summary as a table, which a notebook shows when the result is the value of a cell."""
+        summary = self.table()
+        names, *rows = table_cells({name: summary[name] for name in _SHOWN_IN_NOTEBOOKS})
+        lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
+        lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+        trials = f"{len(self.records)} of {self.experiment.trials} trials"
+        caption = f"<caption>{escape(self.experiment.environment)}, {trials}</caption>"
+        return f"<table>{caption}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     @property
     def labels(self) -> list[str]:

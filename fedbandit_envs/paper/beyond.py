@@ -191,16 +191,14 @@ def spread_figure(results: Mapping[str, Result], families: Mapping[str, Family])
 
 def communication_figure(results: Mapping[str, Result]) -> "Figure":
     """Mean final regret against mean communication, a panel for each environment at the middle spread."""
-    from fedbandit_envs.reports.plotting import COLOURS, MARKERS, blank
+    from fedbandit_envs.reports.plotting import blank, looks
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
     drawn, grid = blank(9.6, 7, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
-        for number, label in enumerate(results[name].labels):
-            turn, colour = divmod(number, len(COLOURS))  # with more policies than colours, markers differ
-            marker = MARKERS[(colour + turn) % len(MARKERS)]
+        for label, look in looks(results[name]).items():
             point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
-            axes.plot(*point, marker, color=COLOURS[colour], label=label, clip_on=False)
+            axes.plot(*point, look["marker"], color=look["color"], label=label, clip_on=False)
         axes.set_xscale("symlog", linthresh=1e3)  # some policies send nothing
         most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
         axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])

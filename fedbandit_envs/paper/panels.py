@@ -205,30 +205,28 @@ def verdicts(results: Mapping[str, Result], panels: str = "abcd", scale: PaperSc
 
 def figure(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> "Figure":
     """Regret per agent over time, in the paper's four-panel form; the arguments are those of `verdicts`."""
-    from fedbandit_envs.reports.plotting import blank, line, time_axis, with_start
+    from fedbandit_envs.reports.plotting import band_note, blank, finish, legend, line, looks, styles, with_start
 
-    drawn, grid = blank(
-        4.2 * min(2, len(panels)), 3.1 * math.ceil(len(panels) / 2), math.ceil(len(panels) / 2), min(2, len(panels))
-    )
+    rows, columns = math.ceil(len(panels) / 2), min(2, len(panels))
+    drawn, grid = blank(5 * columns, 3.8 * rows, rows, columns)
     for axes, panel in zip(getattr(grid, "flat", [grid]), panels, strict=False):
         problem = PANELS[panel]
         if panel in COMPARING:
             result = results[setting(problem, scale.compared_at)]
             series = [(label, result, label) for label in (EXACT, HIDDEN)]
+            look = looks(result)
             what = f"exact against hidden, $M = {scale.compared_at}$"
         else:
-            series = [(f"$M = {m}$", results[setting(problem, m)], HIDDEN) for m in scale.agents]
+            series = [(f"M = {m}", results[setting(problem, m)], HIDDEN) for m in scale.agents]
+            look = styles([name for name, _, _ in series])
             what = "hidden, by number of agents"
-        for number, (name, result, label) in enumerate(series):
-            line(axes, *with_start(result, label, "mean_regret"), name, number)
-        axes.set_title(
-            f"({panel}) {problem.replace('movielens', 'MovieLens').replace('synth', 'Synth')}: {what}",
-            fontsize="medium",
-        )
-        time_axis(axes)
-        axes.set_ylabel("regret per agent")
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize="small")
+        lines = {
+            name: line(axes, *with_start(result, label, "mean_regret"), name, look[name])
+            for name, result, label in series
+        }
+        title = f"({panel}) {problem.replace('movielens', 'MovieLens').replace('synth', 'Synth')}: {what}"
+        finish(axes, "step $t$", "regret per agent", title, "")
+        legend(axes, lines, band_note(min(len(result.trials) for _, result, _ in series)))
     return drawn
 
 

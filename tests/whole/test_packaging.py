@@ -181,7 +181,7 @@ def test_policies_know_the_protocol_and_values_never_an_environment(module):
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_heavy_packages_are_imported_where_they_are_used(module):
     early = {found.name.split(".")[0] for found in ALL[module] if not (found.lazy or found.typing)} & HEAVY
-    if module in ("fedbandit_envs.reports.plotting", "fedbandit_envs.envs.rendering"):
+    if module in ("fedbandit_envs.reports.canvas", "fedbandit_envs.envs.rendering"):
         early -= {"matplotlib"}
     assert not early
 

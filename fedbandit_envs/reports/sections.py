@@ -1,0 +1,254 @@
+"""The sections of a report: each is made from a result by its public methods, and says how to read it."""
+
+import platform
+from collections.abc import Mapping
+from html import escape
+from importlib.metadata import version
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from fedbandit_envs.experiments.results import Columns, Result
+from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.reports import plotting
+from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
+from fedbandit_envs.reports.html import choice, colours_of, facts, figure, folded, number, section, table
+from fedbandit_envs.reports.series import band_note, series_key
+from fedbandit_envs.reports.svg import inline_svg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+_SUMMARY = (
+    *("policy", "regret", "regret_low", "regret_high", "worst_agent", "time_to_settle", "wrong_share"),
+    *("active_arms", "scalars_up", "scalars_down", "bytes_up", "bytes_down", "rounds"),
+)
+_FEW = 5  # more policies have so many pairs that their table is folded
+SCALES = {"linear": "", "logarithmic": "xy"}
+
+
+class Plots:
+    """Draws the plots of one page: each gets a name of its own, whatever settings matplotlib has at the moment."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def draw(
+        self, make: "Callable[..., Figure]", labels: list[str], caption: str, keywords: Mapping[str, Any], **chosen: str
+    ) -> str:
+        """The figure that `make` draws, as a part of the page; `chosen` are the positions of switches that show it."""
+        with plain_settings():
+            svg = inline_svg(make(**keywords), f"plot{next(self._numbers)}", labels, caption)
+        return figure(svg, caption, **chosen)
+
+
+def kinds_of(result: Result) -> list[str]:
+    """The kinds of regret that a result holds."""
+    return [kind for kind in REGRETS if _holds(result, kind)]
+
+
+def _holds(result: Result, kind: str) -> bool:
+    try:
+        result.final(result.labels[0], f"mean_{kind}")
+    except ValueError:
+        return False
+    return True
+
+
+def headline(result: Result) -> list[str]:
+    """What a reader wants to know first, in a few sentences."""
+    summary = result.table()
+    rows = sorted(range(len(result.labels)), key=lambda row: summary["regret"][row])
+    told = [
+        f"{summary['policy'][row]} {number(summary['regret'][row])}{_interval(summary, row, 'regret')}"
+        for row in rows[:3]
+    ]
+    lines = [f"Least regret per agent at the end: {'; then '.join(told)}."]
+    done, wanted = len(result.trials), result.experiment.trials
+    whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
+    lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
+    pairs = result.table("comparisons")
+    if pairs and done > 1:
+        different = sum(p_value < 0.05 for p_value in pairs["p_holm"])
+        lines.append(
+            f"{different} of {len(pairs['p_holm'])} pairs of policies differ at the level of 5 %, corrected by Holm."
+        )
+    audits = audit_table(result)
+    if audits:
+        claimed = [verdict for verdict in audits["verdict"] if verdict != "not claimed"]
+        held = claimed.count("holds")
+        lines.append(f"{held} of {len(claimed)} claims of theory held in all audited runs for which they are made.")
+        found = zip(audits["policy"], audits["claim"], audits["verdict"], strict=True)
+        lines += [f"The claim fails for {policy}: {claim}." for policy, claim, verdict in found if verdict == "fails"]
+    return lines
+
+
+def _interval(columns: Columns, row: int, name: str) -> str:
+    low, high = columns[f"{name}_low"][row], columns[f"{name}_high"][row]
+    return f" [{number(low)}, {number(high)}]" if low == low else ""  # NaN with one trial
+
+
+def audit_table(result: Result) -> Columns:
+    """A row for each policy and claim of theory: in how many audited runs it was made, and in how many it held."""
+    rows = []
+    for label in result.labels:
+        for claim, found in result.claims(label).items():
+            claimed = [row for row in found if row["claimed"]]
+            held = sum(bool(row["holds"]) for row in claimed)
+            verdict = "not claimed" if not claimed else "holds" if held == len(claimed) else "fails"
+            most = max(found, key=lambda row: float(row["measured"]))
+            row = {"policy": label, "claim": claim, "verdict": verdict, "audited": len(found), "claimed": len(claimed)}
+            rows.append(row | {"held": held, "largest": float(most["measured"]), "its bound": float(most["bound"])})
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+def summary_section(result: Result, kinds: list[str], name: str = "summary") -> str:
+    """The table of means, for each kind of regret."""
+    shown = []
+    for kind in kinds:
+        found = result.table(kind=kind)
+        caption = f"Means over trials at the end; regret per agent {REGRETS[kind].help}"
+        shown.append(choice(table({key: found[key] for key in _SUMMARY}, caption, colours_of(result)), kind=kind))
+    how = (
+        "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "
+        "Click a heading to sort."
+    )
+    return section(name, "Summary", how, *shown)
+
+
+def regret_section(result: Result, plots: Plots, kinds: list[str], name: str = "regret") -> str:
+    """Curves with bands, for each kind of regret, on linear and logarithmic axes."""
+    how = (
+        "A lower curve is better, and a flat one has stopped to lose. "
+        f"In the plot, {' '.join(band_note(len(result.trials)).split())}. On logarithmic axes a straight line is a "
+        "power of time. Move the pointer over a plot to read values, drag a box to zoom in, double-click to zoom out."
+    )
+    drawn = [
+        plots.draw(
+            plotting.regret,
+            result.labels,
+            f"{REGRETS[kind].help}; {scale} axes",
+            {"result": result, "kind": kind, "log": log, "size": wide(result.labels)},
+            kind=kind,
+            scale=scale,
+        ).replace("<figure", f'<figure data-curves="{name}-{kind}"', 1)
+        for kind in kinds
+        for scale, log in SCALES.items()
+    ]
+    return section(name, "Regret over time", how, *drawn)
+
+
+def wide(labels: list[str]) -> tuple[float, float]:
+    """The size of a plot in inches, with room for a legend beside the axes if the legend stands there."""
+    width, height = 8.6, 4.4
+    return (width + 1.4, max(height, 0.185 * (len(labels) + 4))) if len(labels) >= OUTSIDE else (width, height)
+
+
+def curve_data(result: Result, kind: str) -> dict[str, Any]:
+    """The values under the pointer: for each policy's key its label, steps, means and intervals."""
+    found = result.table("curves", kind)
+    data: dict[str, Any] = {}
+    for row, label in enumerate(found["policy"]):
+        parts = data.setdefault(series_key(label), {"label": label, "x": [], "mean": [], "low": [], "high": []})
+        parts["x"].append(found["step"][row] - sum(parts["x"]))  # steps since the one before
+        for part, column in (("mean", "regret"), ("low", "regret_low"), ("high", "regret_high")):
+            value = found[column][row]
+            parts[part].append(float(f"{value:.4g}") if value == value else None)
+    return data
+
+
+def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
+    """A forest plot to the best policy, and the table of all pairs."""
+    if len(result.labels) < 2:
+        return ""
+    how = (
+        "Trials are paired: in each, all policies meet the same instance. A bar that does not touch 0 means that the "
+        "policy loses more than the best one. The table has all pairs, with p-values corrected by Holm."
+    )
+    drawn = [
+        plots.draw(
+            plotting.differences,
+            result.labels,
+            f"differences to the policy with the least regret, {REGRETS[kind].help}",
+            {"result": result, "kind": kind, "size": (wide(result.labels)[0], 1.4 + 0.3 * len(result.labels))},
+            kind=kind,
+        )
+        for kind in kinds
+    ]
+    caption = "Differences of regret per agent: policy minus against"
+    pairs = [choice(table(result.table("comparisons", kind), caption), kind=kind) for kind in kinds]
+    shown = "".join(pairs) if len(result.labels) <= _FEW else folded("All pairs", "".join(pairs))
+    return section("differences", "Paired differences", how, *drawn, shown)
+
+
+def other_plots(result: Result, plots: Plots) -> list[str]:
+    """Communication, the spread over agents, and active arms: a section each."""
+    parts = {
+        "communication": (
+            "Communication",
+            plotting.communication,
+            "Further left sends less, further down loses less: the best policies are at the lower left.",
+        ),
+        "agents": (
+            "Regret of single agents",
+            plotting.agents,
+            "A curve shows the share of agents with at most that much regret. A long tail to the right is a few agents "
+            "that lose much more than the others.",
+        ),
+        "active": (
+            "Active arms",
+            plotting.active_arms,
+            "How many arms an agent still considers. Policies that eliminate no arm stay at the top.",
+        ),
+    }
+    keywords = {"result": result, "size": wide(result.labels)}
+    return [
+        section(name, title, how, plots.draw(make, result.labels, title, keywords))
+        for name, (title, make, how) in parts.items()
+    ]
+
+
+def audit_section(result: Result) -> str:
+    """The claims of theory, if trials were audited."""
+    found = audit_table(result)
+    if not found:
+        return ""
+    how = (
+        "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
+        "run; where contexts are hidden some claims are not made, and are measured only."
+    )
+    return section("audits", "Claims of theory", how, table(found, "Claims in audited runs", colours_of(result)))
+
+
+def settings_section(results: Mapping[str, Result]) -> str:
+    """What was run, how to run it again, and with which versions this page was written."""
+    how = "Save a text below as experiment.toml and run the command: the same versions give the same numbers."
+    command = "fedbandit run experiment.toml --out results/again"
+    texts = "".join(
+        f"<details{' open' * (len(results) == 1)}><summary>{escape(name or 'experiment.toml')}</summary>"
+        f"<pre>{escape(result.experiment.text())}</pre></details>"
+        for name, result in results.items()
+    )
+    packages = ("fedbandit-envs", "numpy", "scipy", "matplotlib")
+    versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
+    written = facts([f"This page was written with {', '.join(versions)}."])
+    return section("settings", "Configuration", how, f"<pre>{escape(command)}</pre>", texts, written)
+
+
+def verdict_section(rows: list[dict[str, Any]]) -> str:
+    """The verdicts that `reproduce` wrote."""
+    names = sorted(rows[0], key=lambda name: name not in ("panel", "verdict"))  # what matters most comes first
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    how = (
+        "Each row is a statement of the paper. It holds if the whole 95 % interval is on its side of the border, fails "
+        "if the whole interval is on the other, and is undecided otherwise."
+    )
+    return section("verdicts", "Verdicts", how, table(columns, "Statements of the paper, held against trials"))
+
+
+def verdict_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """The number of verdicts of each sort, in one sentence."""
+    sorts = [row.get("verdict") for row in rows]
+    told = ", ".join(f"{sorts.count(sort)} {sort}" for sort in ("holds", "fails", "undecided", "not claimed"))
+    return [f"{len(rows)} statements of the paper: {told}."]
