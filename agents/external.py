@@ -141,8 +141,9 @@ def from_callable(
 ) -> ExternalPolicy:
     """The policy that plays what `function` answers to a batch of observations; see `ExternalPolicy.act`.
 
-    To use it in experiments, `fb.register_policy("My-Model", type(policy))`; they then run in this process alone, with
-    executor="serial". For worker processes, register a subclass of ExternalPolicy from the top of a module.
+    To use it in experiments, `fb.register_policy("My-Model", type(policy))`. Worker processes are sent a copy of the
+    function and of all that it uses; what can't be copied runs with executor="serial", or as a subclass of
+    ExternalPolicy at the top of a module.
 
     Args:
         function: from observations, one row an agent, to arms (M,) or probabilities of the arms (M, K).

@@ -18,8 +18,10 @@ from .envs.registration import make as make
 from .envs.wrappers import ExpectedFeatures as ExpectedFeatures
 from .envs.wrappers import PullStatistics as PullStatistics
 from .envs.wrappers import RecordRegret as RecordRegret
+from .experiments.computing import FinishedRun as FinishedRun
 from .experiments.experiment import Experiment as Experiment
 from .experiments.experiment import PolicySpec as PolicySpec
+from .experiments.failures import FailedTrials as FailedTrials
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the tables of a run, or of each value of a sweep."""
     from fedbandit_envs.cli.tables import show, show_summary
-    from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
+    from fedbandit_envs.experiments.description import EXPERIMENT_FILE
     from fedbandit_envs.experiments.results import Result, table_text
     from fedbandit_envs.experiments.sweeps import load_sweep
 

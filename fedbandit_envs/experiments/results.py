@@ -12,7 +12,8 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.folder import make_folder, read_folder, write_whole
+from fedbandit_envs.experiments.folder import make_folder, write_whole
+from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.statistics import bootstrap_band, holm, paired_difference
 from fedbandit_envs.experiments.trials import CURVES, Record
 from fedbandit_envs.problems.regrets import REGRETS
@@ -44,17 +45,17 @@ class Result:
     ['Uniform']
     """
 
-    def __init__(self, experiment: Experiment, records: Sequence[Record]):
+    def __init__(self, experiment: Experiment, records: Sequence[Record], notes: Sequence[str] = ()):
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
+        self.notes = list(notes)  #: what a reader should know, in a line each: what was reused, or is left out
         self._summaries: dict[tuple[str, str], dict[str, Any]] = {}  # rows by policy and kind: asked for several times
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """The result in a folder that `run` wrote."""
-        experiment, records = read_folder(folder)
-        return cls(experiment, records)
+        return cls(*read_folder(folder))
 
     @property
     def labels(self) -> list[str]:
@@ -65,6 +66,11 @@ class Result:
     def trials(self) -> list[int]:
         """Numbers of the trials that are finished."""
         return [record["trial"] for record in self.records]
+
+    @property
+    def planned(self) -> int:
+        """The number of trials that the experiment asks for; `trials` has those that every policy has finished."""
+        return self.experiment.trials
 
     def _of(self, label: str) -> list[Record]:
         place = str(self.labels.index(one_of("policy", label, self.labels)))

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedbandit_envs.experiments.description import EXPERIMENT_FILE
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, FolderError
+from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.results import Columns, Result
 from fedbandit_envs.experiments.running import run_all
 

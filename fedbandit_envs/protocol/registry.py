@@ -19,30 +19,50 @@ def _installed_policies() -> dict[str, str]:
 
 
 def register_policy(name: str, policy: str | type[Policy]) -> None:
-    """Make a policy known by name: a class, or "my_package:MyPolicy"; another one of that name is refused.
+    """Make a policy known by name: a class, or "my_package:MyPolicy"; another class of that name is refused.
 
     The same class defined anew, as when a notebook's cell is run again, takes the place of the old one.
     """
     if not isinstance(policy, str) and not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise ValueError(f"policy: expected a subclass of Policy or 'package:Class', got {policy!r}; pass the class")
-    if name in _installed_policies() or _address(_registered.get(name, policy)) != _address(policy):
+    known = _installed_policies() | _registered
+    if name in known and not _same(known[name], policy):
         raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
     _registered[name] = policy
+
+
+def _same(known: str | type[Policy], policy: str | type[Policy]) -> bool:
+    """Whether both are one class, perhaps defined anew; a package may offer its class under two paths."""
+    if _address(known) == _address(policy):
+        return True
+    return isinstance(known, str) and known in _installed_policies().values() and _loaded(known) is _loaded(policy)
 
 
 def _address(policy: str | type[Policy]) -> str:
     return policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
 
 
-def registered_policies() -> dict[str, str]:
-    """The policies registered in this process that another one can import, as "module:class"."""
-    found = {}
+def _loaded(policy: str | type[Policy]) -> Any:
+    """The object behind "module:Class"; ValueError if there is none."""
+    if not isinstance(policy, str):
+        return policy
+    module, _, attribute = policy.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"policy: expected 'module:Class' that can be imported, got {policy!r} ({error})") from error
+
+
+def registered_policies() -> dict[str, str | type[Policy]]:
+    """The policies registered in this process: "module:class" where others can import it, else the class itself.
+
+    A class made inside a function, in a notebook or in a script that runs has no path by which others can import it.
+    """
+    found: dict[str, str | type[Policy]] = {}
     for name, policy in _registered.items():
-        path = policy if isinstance(policy, str) else f"{policy.__module__}:{policy.__qualname__}"
-        # A class made inside a function, or typed into a prompt, has no path by which it can be imported.
-        typed_in = path.startswith("__main__:") and not hasattr(import_module("__main__"), "__file__")
-        if "<locals>" not in path and not typed_in:
-            found[name] = path
+        path = _address(policy)
+        importable = "<locals>" not in path and not path.startswith("__main__:")
+        found[name] = path if importable else _loaded(policy)
     return found
 
 
@@ -52,18 +72,17 @@ def policy_names() -> list[str]:
 
 
 def policy_class(name: str) -> type[Policy]:
-    """The class behind a policy's name."""
+    """The class behind a policy's name, or behind "module:Class"."""
     known = _installed_policies() | _registered
+    if name not in known and ":" in name:
+        known[name] = name
     if name not in known:
         hint = nearest(name, known) or (
-            "; choose one of these, or register_policy() yours first; the shell knows yours as an entry point of group "
-            "fedbandit.policies"
+            "; choose one of these, register_policy() yours first, or write module:Class; the shell knows yours as an "
+            "entry point of group fedbandit.policies too"
         )
         raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{hint}")
-    found = known[name]
-    if isinstance(found, str):
-        module, _, attribute = found.partition(":")
-        found = getattr(import_module(module), attribute)
+    found = _loaded(known[name])
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise ValueError(f"policy: expected {name!r} to name a subclass of fedbandit_envs.Policy, got {found!r}")
     return found

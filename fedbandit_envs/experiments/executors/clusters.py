@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
-from fedbandit_envs.experiments.executors.local import ONE_THREAD, know_policies, processors
-from fedbandit_envs.protocol.registry import registered_policies
+from fedbandit_envs.experiments.executors.local import ONE_THREAD, know_policies, packed_policies, processors
 
 _HERE = "127.0.0.1"
 _RETRIES = 2  # of a task whose worker dies, by the cluster itself
@@ -51,7 +50,7 @@ class RayCluster:
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand it to a worker; Ray tries again when the worker dies."""
         lost = (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError)
-        return _translated(self._task.remote(registered_policies(), fn, *args).future(), lost)
+        return _translated(self._task.remote(packed_policies(), fn, *args).future(), lost)
 
     def __exit__(self, *_: object) -> None:
         if self._started:
@@ -83,7 +82,7 @@ class DaskCluster:
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand it to a worker; Dask tries again when the worker dies."""
         return _translated(
-            self._pool.submit(_informed, registered_policies(), fn, *args), (self._distributed.scheduler.KilledWorker,)
+            self._pool.submit(_informed, packed_policies(), fn, *args), (self._distributed.scheduler.KilledWorker,)
         )
 
     def __exit__(self, *_: object) -> None:
@@ -110,7 +109,7 @@ def _keep_ray_at_home() -> None:
         )
 
 
-def _informed(policies: Mapping[str, str], fn: Callable[..., Any], *args: Any) -> Any:
+def _informed(policies: Mapping[str, str | bytes], fn: Callable[..., Any], *args: Any) -> Any:
     """In a worker: know the policies that were registered where the run started, then compute."""
     know_policies(policies)
     return fn(*args)

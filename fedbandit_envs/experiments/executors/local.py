@@ -1,7 +1,7 @@
 """Who computes the trials. One seam: `submit(fn, *args) -> Future`; what comes back does not depend on who computed."""
 
+import contextlib
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
@@ -87,7 +87,7 @@ class Processes:
         from multiprocessing import get_context
 
         self._pool = ProcessPoolExecutor(
-            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(registered_policies(),)
+            self.workers, get_context("spawn"), initializer=_start_worker, initargs=(packed_policies(),)
         )
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
@@ -114,7 +114,7 @@ class Processes:
                 os.environ[name] = value
 
 
-def _start_worker(policies: Mapping[str, str]) -> None:
+def _start_worker(policies: Mapping[str, str | bytes]) -> None:
     """In a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know its policies."""
     import signal
     import threading
@@ -132,11 +132,48 @@ def _start_worker(policies: Mapping[str, str]) -> None:
     know_policies(policies)
 
 
-def know_policies(policies: Mapping[str, str]) -> None:
+def packed_policies() -> dict[str, str | bytes]:
+    """The policies of this process for its workers: a path, or the code of a class to which no path leads.
+
+    What can't be packed is left out; `check_packable` says so where it is needed.
+    """
+    packed: dict[str, str | bytes] = {}
+    for name, policy in registered_policies().items():
+        with contextlib.suppress(Exception):  # anything can go wrong in the reduction of a user's objects
+            packed[name] = policy if isinstance(policy, str) else _packed(policy)
+    return packed
+
+
+def check_packable(names: Iterable[str]) -> None:
+    """Refuse policies that worker processes can neither import nor be sent."""
+    known = registered_policies()
+    for name in names:
+        policy = known.get(name, "")
+        if isinstance(policy, str):
+            continue
+        try:
+            _packed(policy)
+        except Exception as error:
+            raise ValueError(
+                f"policy: expected one that can be sent to worker processes, got {name!r} ({error}); put it at the top "
+                "of a module, or use executor='serial'"
+            ) from error
+
+
+def _packed(policy: type) -> bytes:
+    """The class with its code. It is for our own processes only, and never written to a file."""
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(policy))
+
+
+def know_policies(policies: Mapping[str, str | bytes]) -> None:
     """In a worker: register the policies that the process which started the run has registered."""
+    import pickle
+
     for name, policy in policies.items():
         if name not in policy_names():  # a script that is imported again registers its own
-            register_policy(name, policy)
+            register_policy(name, pickle.loads(policy) if isinstance(policy, bytes) else policy)
 
 
 def processors() -> int:
@@ -216,13 +253,19 @@ def outcomes(
     When a worker dies, nobody knows which of the tasks under way killed it: each of them is then tried alone, so that
     the others are not blamed, and one that loses its worker again and again ends as `WorkerLost`.
     """
-    waiting = deque(tasks)
+    waiting = iter(tasks)  # a task is taken when there is a worker for it, not before
+    more = True
     most = 2 * executor.workers if executor.workers > 1 else 1  # a second task each, so that no worker waits for us
     running: dict[Future[Any], tuple[Any, ...]] = {}
-    while waiting or running:
-        while waiting and len(running) < most:
-            task = waiting.popleft()
-            running[executor.submit(fn, *task)] = task
+    while more or running:
+        while more and len(running) < most:
+            task = next(waiting, None)
+            if task is None:
+                more = False
+            else:
+                running[executor.submit(fn, *task)] = task
+        if not running:
+            break
         finished, _ = wait(running, return_when=FIRST_COMPLETED)
         if any(map(_lost, finished)):
             finished, _ = wait(running)  # all of them end: their workers are gone
