@@ -49,11 +49,17 @@ def run(options: argparse.Namespace) -> int:
 
 def _write_tables(out: str, result: "Result") -> None:
     """Write the tables of all that the folder holds, which can be more than was asked for now."""
+    from fedbandit_envs.experiments.reading import read_folder
     from fedbandit_envs.experiments.results import Result
 
-    whole = Result.load(out)
-    for note in whole.notes:
-        print(note)
+    experiment, records, notes = read_folder(out)
+    for note in notes:
+        if note not in result.notes:
+            print(note)
+    if not records:
+        print(f"{out} holds no trial that all its policies have finished, so its tables are not written")
+        return
+    whole = Result(experiment, records)
     if (whole.labels, whole.trials) != (result.labels, result.trials):
         print(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
     whole.write_tables(out)

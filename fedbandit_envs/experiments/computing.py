@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.provenance import provenance
 from fedbandit_envs.experiments.trials import Played, Record, play_trial
 
 _WRITERS = 8  # threads that write files
-_PAUSE = 0.2  # seconds before looking again for what other processes compute
+_PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 
 class FinishedRun(NamedTuple):
@@ -49,6 +49,9 @@ class Store(Protocol):
     def save(self, place: int, trial: int, record: Record, provenance: dict[str, str]) -> None:
         """Keep a finished run."""
 
+    def notes(self) -> list[str]:
+        """What a reader of the results should know, in a line each."""
+
 
 class Memory:
     """A store that keeps nothing but what `Work` holds anyway."""
@@ -65,6 +68,10 @@ class Memory:
 
     def save(self, place: int, trial: int, record: Record, provenance: dict[str, str]) -> None:
         """`Work` has it."""
+
+    def notes(self) -> list[str]:
+        """Nothing is worth a line."""
+        return []
 
 
 class Work:
@@ -132,8 +139,8 @@ class Work:
     def notes(self) -> list[str]:
         """What was reused and what was computed, a line for each policy."""
         if not self.computed and not self.by_others and not self.failures:
-            return ["nothing was left to compute: all trials were there"]
-        notes = []
+            return ["nothing was left to compute: all trials were there", *self.store.notes()]
+        notes = self.store.notes()
         for label in self.experiment.labels:
             others = f", {self.by_others[label]} computed by others" if self.by_others[label] else ""
             notes.append(f"{label}: {self.reused[label]} trials reused, {self.computed[label]} computed{others}")

@@ -69,7 +69,8 @@ def report(failures: Mapping[str, Sequence[Failure]], out: str | Path | None, ex
     lines = []
     for name, failed in failures.items():
         for failure in sorted(failed, key=lambda failure: failure.trial):
-            alone = f"run(experiment, executor='serial', only=[{failure.trial}])"
+            alone = f"run(experiment, executor='serial', only=[{failure.trial}]), or the same command with "
+            alone += f"--trial {failure.trial} --debug"
             if out is not None:
                 file = shlex.quote(str(Path(out) / name / experiment_file))
                 alone = f"fedbandit run {file} --trial {failure.trial} --executor serial --debug"

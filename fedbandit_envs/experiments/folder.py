@@ -16,7 +16,8 @@ from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.identity import RunIdentity, run_identities
-from fedbandit_envs.experiments.reservations import Reservations, clock_of, wait_for
+from fedbandit_envs.experiments.provenance import mixture
+from fedbandit_envs.experiments.reservations import Reservations, clock_of, reserved, wait_for
 from fedbandit_envs.experiments.trials import Record, missing_names
 
 _FORGOTTEN = 3600.0  # seconds after which a file that was never finished is nobody's any more
@@ -69,6 +70,7 @@ class RunFolder:
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
         self._reservations = Reservations()
+        self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
         make_folder(path)
         refuse_old_layout(path)
         try:
@@ -77,6 +79,7 @@ class RunFolder:
                 self._describe(experiment.resolved())
         except OSError as error:
             raise unwritable(path, error) from error
+        _remove_leftovers(path)
         for identity in self._identities:
             make_folder(self._run(identity))
             self._tidy(self._run(identity))
@@ -105,6 +108,7 @@ class RunFolder:
             file.unlink()
             return None
         record: Record = tree["record"]
+        self._provenances.append(tree["provenance"])
         return None if trial < self._audited and "audit" not in record else record
 
     def reserve(self, place: int, trial: int) -> bool:
@@ -126,6 +130,12 @@ class RunFolder:
             storage.save(self._file(place, trial), tree | {"record": record}, provenance)
         except OSError as error:
             raise unwritable(self.path, error) from error
+        self._provenances.append(provenance)
+
+    def notes(self) -> list[str]:
+        """What a reader of the results should know, in a line each."""
+        mixed = mixture(self._provenances)
+        return [mixed] if mixed else []
 
     def _run(self, identity: RunIdentity) -> Path:
         return self.path / RUNS / identity.folder
@@ -162,17 +172,25 @@ class RunFolder:
         return None
 
     def _tidy(self, run: Path) -> None:
-        """Refuse files that only look like trials, and remove what dead processes left half-written."""
+        """Refuse files that only look like trials, and remove what dead processes left behind."""
         for file in strangers(run):
             if not self._force:
                 raise refusal(file, "one whose name is no trial's")
             file.unlink()
-        parts = list(run.glob(".*.part"))
-        now = clock_of(run) if parts else 0.0
-        for file in parts:
-            with contextlib.suppress(FileNotFoundError):  # another process tidies up too, or has just finished it
-                if now - file.stat().st_mtime > _FORGOTTEN:
-                    file.unlink()
+        _remove_leftovers(run)
+        for target in reserved(run):
+            if target.exists() and self._reservations.take(target):  # its process died right after the end of the trial
+                self._reservations.give_back(target)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove files that dead processes left half-written."""
+    parts = list(folder.glob(".*.part"))
+    now = clock_of(folder) if parts else 0.0
+    for file in parts:
+        with contextlib.suppress(FileNotFoundError):  # another process tidies up too, or has just finished it
+            if now - file.stat().st_mtime > _FORGOTTEN:
+                file.unlink()
 
 
 def trial_name(trial: int) -> str:
@@ -203,5 +221,5 @@ def refuse_old_layout(path: Path) -> None:
     """Refuse a folder with the files of an earlier version, which held all policies of a trial."""
     if old := sorted(path.glob("trial_*.npz")):
         raise FolderError(
-            f"{path}: expected results in {RUNS}/, got {old[0].name} of an earlier version; choose another"
+            f"{path}: expected results in {RUNS}/, got {old[0].name} of an earlier version; choose another folder"
         )

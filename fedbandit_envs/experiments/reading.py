@@ -25,10 +25,15 @@ def read_folder(path: str | Path) -> tuple[Experiment, list[Record], list[str]]:
         raise FolderError(f"{path}: expected a folder of results with {EXPERIMENT_FILE}, got none; run it first")
     try:
         description = Description.read(path / EXPERIMENT_FILE)
-        experiment = description.shown()
     except ValueError as error:
         raise FolderError(str(error)) from error
-    names = description.runs[str(experiment.seed)]
+    names = description.runs.get(str(description.experiment.seed), {})
+    if not set(names) & set(description.experiment.labels):
+        raise FolderError(
+            f"{path / EXPERIMENT_FILE}: expected runs of seed {description.experiment.seed}, got those of "
+            f"{', '.join(description.runs) or 'none'}; run the experiment with that seed"
+        )
+    experiment = description.shown()
     runs = {spec.label: _read_runs(path / RUNS / names[spec.label], experiment, spec) for spec in experiment.policies}
     notes = _notes(path, description, runs)
     begun = [spec for spec in experiment.policies if runs[spec.label]]

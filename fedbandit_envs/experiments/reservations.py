@@ -99,6 +99,12 @@ def wait_for(reservations: Reservations, target: Path, seconds: float = 60.0) ->
         time.sleep(0.02)
 
 
+def reserved(folder: Path) -> list[Path]:
+    """The targets in a folder that are reserved by anybody, dead or alive."""
+    suffix = f"{_SUFFIX}0"
+    return [file.with_name(file.name.removesuffix(suffix)) for file in sorted(folder.glob(f"*{suffix}"))]
+
+
 def _file(target: Path, number: int) -> Path:
     return target.with_name(f"{target.name}{_SUFFIX}{number}")
 

@@ -46,7 +46,7 @@ def play_trial(experiment: Experiment, trial: int, places: Sequence[int]) -> dic
         try:
             record = _play(experiment, place, seed, trial < experiment.audited, environments)
             found[place] = Played(record, perf_counter() - start)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # whoever computes, a policy can't end the run
             found[place] = Failure.of(trial, seed, experiment.labels[place], error)
     return found
 
