@@ -39,7 +39,7 @@ def code_digest(policy: type) -> str:
         digest.update(hashlib.sha256(source.encode()).digest())
     for one in classes:
         # A class that was typed in has no file. One that was made in a function can differ from call to call.
-        if "<locals>" in one.__qualname__ or _file(sys.modules[one.__module__]) is None:
+        if "<locals>" in one.__qualname__ or _file(sys.modules.get(one.__module__)) is None:
             _add(digest, one, set())
     return digest.hexdigest()
 
@@ -81,7 +81,7 @@ def _located(name: str) -> tuple[Path | None, str]:
     return Path(str(spec.origin)), name if spec.submodule_search_locations else spec.parent or ""
 
 
-def _file(module: ModuleType) -> Path | None:
+def _file(module: ModuleType | None) -> Path | None:
     file = getattr(module, "__file__", None)
     return Path(file) if file and file.endswith(".py") and Path(file).is_file() else None
 

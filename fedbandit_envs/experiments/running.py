@@ -105,7 +105,10 @@ def run_all(
     }
     failures = {name: work.failures for name, work in works.items() if work.failures}
     if failures:
-        raise FailedTrials(report(failures, out, EXPERIMENT_FILE), failures, results)
+        error = FailedTrials(report(failures, out, EXPERIMENT_FILE), failures, results)
+        first = next(iter(failures.values()))[0]
+        error.add_note(f"The traceback of trial {first.trial}:\n{first.trace}")
+        raise error
     return results
 
 

@@ -3,6 +3,7 @@
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from sys import modules
 from typing import Any
 
 from fedbandit_envs.protocol.policy import Policy
@@ -49,7 +50,7 @@ def _loaded(policy: str | type[Policy]) -> Any:
     module, _, attribute = policy.partition(":")
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"policy: expected 'module:Class' that can be imported, got {policy!r} ({error})") from error
 
 
@@ -58,12 +59,14 @@ def registered_policies() -> dict[str, str | type[Policy]]:
 
     A class made inside a function, in a notebook or in a script that runs has no path by which others can import it.
     """
-    found: dict[str, str | type[Policy]] = {}
-    for name, policy in _registered.items():
-        path = _address(policy)
-        importable = "<locals>" not in path and not path.startswith("__main__:")
-        found[name] = path if importable else _loaded(policy)
-    return found
+    return {name: _address(policy) if _importable(policy) else policy for name, policy in _registered.items()}
+
+
+def _importable(policy: str | type[Policy]) -> bool:
+    if isinstance(policy, str):
+        return True
+    module = modules.get(policy.__module__)
+    return policy.__module__ != "__main__" and getattr(module, policy.__qualname__, None) is policy
 
 
 def policy_names() -> list[str]:
@@ -74,7 +77,7 @@ def policy_names() -> list[str]:
 def policy_class(name: str) -> type[Policy]:
     """The class behind a policy's name, or behind "module:Class"."""
     known = _installed_policies() | _registered
-    if name not in known and ":" in name:
+    if name not in known and isinstance(name, str) and ":" in name:
         known[name] = name
     if name not in known:
         hint = nearest(name, known) or (

@@ -21,6 +21,7 @@ from experiment_policies import small
 
 import fedbandit_envs as fb
 from fedbandit_envs import storage
+from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.executors.local import Serial
 from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.reading import read_folder
@@ -386,3 +387,61 @@ def test_several_experiments_share_workers_and_have_folders_of_their_own(tmp_pat
     results = run_all({"a": small(), "b": small(seed=8)}, tmp_path, "serial")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     assert results["a"].final("Fed-PE")[0] != results["b"].final("Fed-PE")[0]
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes:1"])
+def test_a_policy_that_ends_the_program_is_a_failed_trial_for_every_executor(executor: str) -> None:
+    class Leaves(experiment_policies.OneArm):
+        def agents(self, view: fb.View) -> experiment_policies.OneArmAgents:
+            sys.exit(3)
+
+    fb.register_policy("Test-Leaves", Leaves)
+    with pytest.raises(fb.FailedTrials, match=r"failed: SystemExit: 3; while Test-Leaves played, at .*, in agents"):
+        fb.run(small(trials=1, policies=["Test-Leaves"]), executor=executor)
+
+
+OWN = """
+from fedbandit_baselines.yardsticks import Uniform
+
+class Mine(Uniform):
+    def agents(self, view):
+        return broken(view)
+
+def broken(view):
+    return view.constants.no_such_thing
+"""
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes:1"])
+def test_a_policy_that_nobody_registered_runs_by_its_path_and_its_failures_name_its_line(
+    tmp_path: Path, executor: str
+) -> None:
+    (tmp_path / "own_module.py").write_text(OWN)
+    # As the installed command: the current folder is not on Python's path.
+    command = [sys.executable, "-P", "-c", "from fedbandit_envs.cli.main import main; raise SystemExit(main())"]
+    options = ["--set", "num_agents=2", "--set", "max_cycles=8", "--trials", "1", "--executor", executor]
+    environment = os.environ | {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+
+    def told(policy: str, code: int) -> str:
+        arguments = ["run", "--env", "Synthetic", "--policy", policy, *options, "--out", "out"]
+        ran = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert ran.returncode == code, ran.stderr
+        return ran.stdout + ran.stderr
+
+    failed = told("own_module:Mine", 1)
+    assert f"while Mine played, at {tmp_path}/own_module.py:9, in broken" in failed
+    assert "alone: fedbandit run out/experiment.toml --trial 0 --executor serial --debug" in failed
+    (tmp_path / "own_module.py").write_text(OWN.replace("return broken(view)", "return super().agents(view)"))
+    assert "Mine: 0 trials reused, 1 computed" in told("own_module:Mine", 0)
+    assert "expected 'module:Class' that can be imported, got 'own_module:Yours'" in told("own_module:Yours", 2)
+    assert "got 'nowhere:Mine' (No module named 'nowhere')" in told("nowhere:Mine", 2)
+
+
+def test_a_run_alone_of_a_failed_trial_shows_the_traceback(tmp_path: Path) -> None:
+    with pytest.raises(fb.FailedTrials) as caught:
+        fb.run(small(trials=8, policies=["Test-Fails"]), tmp_path, "serial")
+    command = str(caught.value).splitlines()[1].removeprefix("  alone: fedbandit ").split()
+    with pytest.raises(fb.FailedTrials, match="no luck") as again:
+        main(command)
+    (note,) = again.value.__notes__  # Python shows it below the message
+    assert 'raise TwoArgumentsError("no", "luck")' in note
