@@ -36,7 +36,10 @@ def _same(known: str | type[Policy], policy: str | type[Policy]) -> bool:
     """Whether both are one class, perhaps defined anew; a package may offer its class under two paths."""
     if _address(known) == _address(policy):
         return True
-    return isinstance(known, str) and known in _installed_policies().values() and _loaded(known) is _loaded(policy)
+    try:
+        return _loaded(known) is _loaded(policy)
+    except ValueError:  # one of them is nowhere
+        return False
 
 
 def _address(policy: str | type[Policy]) -> str:
