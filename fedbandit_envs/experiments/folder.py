@@ -15,7 +15,7 @@ from typing import Any, Self
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.identity import RunIdentity, run_identities
+from fedbandit_envs.experiments.identity import run_identities
 from fedbandit_envs.experiments.provenance import mixture
 from fedbandit_envs.experiments.reservations import Reservations, clock_of, reserved, wait_for
 from fedbandit_envs.experiments.trials import Record, missing_names
@@ -67,6 +67,7 @@ class RunFolder:
         """Open or create the folder; what is torn or of another problem is refused, or with `force` removed."""
         self.path, self._force = path, force
         self._identities = run_identities(experiment)
+        self._runs = [path / RUNS / identity.folder for identity in self._identities]
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
         self._reservations = Reservations()
@@ -80,9 +81,9 @@ class RunFolder:
         except OSError as error:
             raise unwritable(path, error) from error
         _remove_leftovers(path)
-        for identity in self._identities:
-            make_folder(self._run(identity))
-            self._tidy(self._run(identity))
+        for run in self._runs:
+            make_folder(run)
+            self._tidy(run)
 
     def __enter__(self) -> Self:
         self._reservations.__enter__()
@@ -137,17 +138,14 @@ class RunFolder:
         mixed = mixture(self._provenances)
         return [mixed] if mixed else []
 
-    def _run(self, identity: RunIdentity) -> Path:
-        return self.path / RUNS / identity.folder
-
     def _file(self, place: int, trial: int) -> Path:
-        return self._run(self._identities[place]) / trial_name(trial)
+        return self._runs[place] / trial_name(trial)
 
     def _describe(self, resolved: Experiment) -> None:
         """Write into the description what this run adds to it; another problem is refused."""
         file = self.path / EXPERIMENT_FILE
         there = self._described(file, resolved)
-        folders = [identity.folder for identity in self._identities]
+        folders = [run.name for run in self._runs]
         grown = (there or Description(resolved, {})).grown(resolved, folders)
         if there is None or grown.text() != there.text():
             write_whole(file, grown.text().encode())
