@@ -67,6 +67,7 @@ def _sources(modules: list[str], tops: set[str]) -> set[str]:
     return sources
 
 
+@cache
 def _located(name: str) -> tuple[Path | None, str]:
     """The source file of a module, if it has one, and the package in which its relative imports begin."""
     module = sys.modules.get(name)

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from fedbandit_envs.experiments.executors.local import Executor, outcomes
@@ -170,12 +170,32 @@ def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Ca
     ):
         while jobs:
             before = sum(len(work.missing(trial)) for work, trial in jobs)
-            for (name, _, trial, places), outcome in outcomes(workers, attempt, _tasks(jobs)):
-                _settle(works[name], trial, places, outcome, writers, callbacks)
-                progress.update(not works[name].missing(trial))
+            for work, trial in _computed(works, workers, writers, jobs, callbacks):
+                progress.update(not work.missing(trial))
             jobs = [(work, trial) for work, trial in jobs if work.missing(trial)]
             if sum(len(work.missing(trial)) for work, trial in jobs) == before:
                 time.sleep(_PAUSE)
+
+
+def _computed(
+    works: Mapping[str, Work],
+    workers: Executor,
+    writers: ThreadPoolExecutor,
+    jobs: Sequence[tuple[Work, int]],
+    callbacks: Sequence[Callback],
+) -> Iterator[tuple[Work, int]]:
+    """Compute what nobody else does, trial by trial; the files of one are written while the next is computed."""
+    unfinished: list[_Writing] = []
+    try:
+        for (name, _, trial, places), outcome in outcomes(workers, attempt, _tasks(jobs)):
+            while unfinished:
+                yield _finish(unfinished.pop(), callbacks)
+            unfinished.append(_begin(works[name], trial, places, outcome, writers))
+        while unfinished:
+            yield _finish(unfinished.pop(), callbacks)
+    finally:  # also when something stops the run: what was computed is kept
+        while unfinished:
+            _finish(unfinished.pop(), ())
 
 
 def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, int, list[int]]]:
@@ -185,26 +205,38 @@ def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, 
             yield work.name, work.experiment, trial, places
 
 
-def _settle(
-    work: Work,
-    trial: int,
-    places: Sequence[int],
-    outcome: Any,
-    writers: ThreadPoolExecutor,
-    callbacks: Sequence[Callback],
-) -> None:
+class _Writing(NamedTuple):
+    """The runs of a trial whose files are being written."""
+
+    work: Work
+    trial: int
+    played: dict[int, Played]  # by the place of the policy
+    saved: list[Future[None]]
+
+
+def _begin(work: Work, trial: int, places: Sequence[int], outcome: Any, writers: ThreadPoolExecutor) -> _Writing:
+    """Note the failures of a trial, and begin to write the other runs."""
     if isinstance(outcome, BaseException):  # the worker itself was lost
         work.fail(trial, places, Failure.of(trial, work.experiment.trial_seed(trial), "", outcome))
-        return
+        return _Writing(work, trial, {}, [])
     found, made = outcome
     played = {place: run for place, run in found.items() if isinstance(run, Played)}
     for place, run in found.items():
         if isinstance(run, Failure):
             work.fail(trial, [place], run)
-    list(writers.map(lambda place: work.store.save(place, trial, played[place].record, made), played))
-    for one in [work.keep(trial, place, run) for place, run in played.items()]:
+    saved = [writers.submit(work.store.save, place, trial, run.record, made) for place, run in played.items()]
+    return _Writing(work, trial, played, saved)
+
+
+def _finish(writing: _Writing, callbacks: Sequence[Callback]) -> tuple[Work, int]:
+    """Wait until the files are safe on disk, then tell the callbacks."""
+    work, trial, played, saved = writing
+    for future in saved:
+        future.result()
+    for finished in [work.keep(trial, place, run) for place, run in played.items()]:
         for callback in callbacks:
-            _call(callback, one)
+            _call(callback, finished)
+    return work, trial
 
 
 def _call(callback: Callback, finished: FinishedRun) -> None:

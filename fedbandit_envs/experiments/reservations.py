@@ -64,10 +64,7 @@ class Reservations:
         return True
 
     def _create(self, target: Path, number: int) -> bool:
-        try:
-            with open(_file(target, number), "x", encoding="utf-8") as file:
-                file.write(self._holder)
-        except FileExistsError:
+        if not _create_with(_file(target, number), self._holder):
             return False
         with self._lock:
             self._held[target] = number
@@ -90,13 +87,34 @@ class Reservations:
                     os.utime(_file(target, number))
 
 
-def wait_for(reservations: Reservations, target: Path, seconds: float = 60.0) -> None:
+def wait_for(reservations: Reservations, target: Path, seconds: float = SILENCE + 60) -> None:
     """Reserve a target as soon as others give it back."""
     end = time.monotonic() + seconds
     while not reservations.take(target):
         if time.monotonic() > end:
             raise TimeoutError(f"{target}: expected others to be done with it within {seconds:g} s, got no end")
         time.sleep(0.02)
+
+
+def _create_with(file: Path, text: str) -> bool:
+    """Create a file with its text in one step, so that a process that dies leaves no empty one; False if it exists."""
+    if file.exists():
+        return False
+    own = file.with_name(f".{file.name}.{secrets.token_hex(8)}.part")
+    own.write_text(text, encoding="utf-8")
+    try:
+        os.link(own, file)
+    except FileExistsError:
+        return False
+    except OSError:  # some file systems have no links; there it takes two steps
+        try:
+            with open(file, "x", encoding="utf-8") as opened:
+                opened.write(text)
+        except FileExistsError:
+            return False
+    finally:
+        own.unlink()
+    return True
 
 
 def reserved(folder: Path) -> list[Path]:

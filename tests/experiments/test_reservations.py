@@ -174,6 +174,33 @@ def test_a_process_that_can_not_be_looked_up_is_dead_after_minutes_of_silence(
         assert mine.take(target)
 
 
+def test_a_reservation_never_appears_without_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed at any moment leaves none that says nothing, for which others would wait minutes."""
+    seen = []
+    link = os.link
+
+    def watched(own: Path, file: Path) -> None:
+        assert not file.exists()
+        link(own, file)
+        seen.append(json.loads(file.read_text())["pid"])
+
+    monkeypatch.setattr(os, "link", watched)
+    with Reservations() as mine:
+        assert mine.take(tmp_path / "trial")
+        assert [path.name for path in tmp_path.iterdir()] == ["trial.reserved-0"]
+    assert seen == [os.getpid()]
+
+
+def test_a_file_system_without_links_has_reservations_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    with Reservations() as mine, Reservations() as others:
+        assert mine.take(tmp_path / "trial")
+        assert not others.take(tmp_path / "trial")
+
+
 def test_reservations_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservations, "HEARTBEAT", 0.01)
     with Reservations() as mine:
