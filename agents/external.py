@@ -160,9 +160,9 @@ def from_callable(
 ) -> ExternalPolicy:
     """The policy that plays what a function answers to a batch of observations; see `ExternalPolicy.act`.
 
-    To use it in experiments, call `fb.register_policy("My-Model", type(policy))`. The experiments then run in this
-    process alone, with executor="serial". For worker processes, register a subclass of ExternalPolicy from the top of a
-    module.
+    To use it in experiments, call `fb.register_policy("My-Model", type(policy))`. Worker processes are sent a copy of
+    the function and of all that it uses. What can't be copied runs with executor="serial", or as a subclass of
+    ExternalPolicy at the top of a module.
 
     Args:
         function: takes observations, one row for each agent, and gives arms (M,) or probabilities of the arms (M, K).

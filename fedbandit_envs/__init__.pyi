@@ -24,8 +24,10 @@ from .envs.wrappers import RecordRegret as RecordRegret
 from .experiments.aggregates import aggregate as aggregate
 from .experiments.aggregates import improvements as improvements
 from .experiments.aggregates import performance_profiles as performance_profiles
+from .experiments.computing import FinishedRun as FinishedRun
 from .experiments.experiment import Experiment as Experiment
 from .experiments.experiment import PolicySpec as PolicySpec
+from .experiments.failures import FailedTrials as FailedTrials
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all

@@ -2,6 +2,7 @@
 
 The file is an .npz file of numpy, so other programs can read it too. Its first member, `tree`, is a JSON text: the
 tree with its numbers and strings, and in the place of each array a list with the name of the member that holds it.
+A member of its own, `provenance`, can say where the content comes from; it is no part of the tree.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TREE = "tree"
+_PROVENANCE = "provenance"
 _UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't read
     OSError,
     LookupError,
@@ -40,7 +42,7 @@ class StoredFileError(ValueError):
     """A file is torn, or was not written by `save`."""
 
 
-def save(path: Path, tree: Mapping[str, Any]) -> None:
+def save(path: Path, tree: Mapping[str, Any], provenance: Mapping[str, str] | None = None) -> None:
     """Write a tree to a file that appears complete or not at all.
 
     Equal trees give equal bytes. `load` gives the tree back.
@@ -48,6 +50,8 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
     Args:
         path: The file. Its folder must exist; an older file of that name is replaced.
         tree: Mappings from names to arrays, numbers, strings, None and further mappings.
+        provenance: Where the tree comes from, in words. `load` leaves it out; `load_with_provenance`
+            gives it back.
 
     Raises:
         ValueError: The tree holds something else, for example a list. Nothing was written.
@@ -59,7 +63,7 @@ def save(path: Path, tree: Mapping[str, Any]) -> None:
     >>> load(file)
     {'agents': {'pulls': array([2, 1])}, 'step': 3}
     """
-    content = to_bytes(tree)
+    content = to_bytes(tree, provenance)
     try:
         write_whole(path, content)
     except OSError as error:
@@ -75,6 +79,11 @@ def load(path: Path) -> dict[str, Any]:
         OSError: the file can't be read.
     """
     return from_bytes(read_whole(path), str(path))
+
+
+def load_with_provenance(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tree of a file and its provenance, which is empty if the file was saved without one."""
+    return _parsed(read_whole(path), str(path))
 
 
 def read_whole(path: Path) -> bytes:
@@ -105,7 +114,7 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def to_bytes(tree: Mapping[str, Any]) -> bytes:
+def to_bytes(tree: Mapping[str, Any], provenance: Mapping[str, str] | None = None) -> bytes:
     """The content of the file that `save` writes.
 
     >>> from_bytes(to_bytes({"step": 3}), "example")
@@ -114,6 +123,8 @@ def to_bytes(tree: Mapping[str, Any]) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     text = json.dumps(_without_arrays(tree, "", arrays), sort_keys=True)
     members = {_TREE: np.array(text.encode()), **dict(sorted(arrays.items()))}
+    if provenance is not None:
+        members[_PROVENANCE] = np.array(json.dumps(dict(provenance), sort_keys=True).encode())
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **members)
     return buffer.getvalue()
@@ -129,8 +140,15 @@ def from_bytes(content: bytes, source: str) -> dict[str, Any]:
     Raises:
         StoredFileError: the content is torn or foreign.
     """
+    return _parsed(content, source)[0]
+
+
+def _parsed(content: bytes, source: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tree and the provenance of a content."""
     try:
         members = _members(content)
+        told = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
+        provenance = {str(name): str(value) for name, value in dict(told).items()}
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
         if not isinstance(tree, dict) or members:
             raise ValueError(f"its arrays are not those of its tree: {', '.join(members)}")
@@ -139,7 +157,7 @@ def from_bytes(content: bytes, source: str) -> dict[str, Any]:
             f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it "
             "or move it away"
         ) from error
-    return tree
+    return tree, provenance
 
 
 def arrays_of(content: bytes, source: str) -> dict[str, NDArray[Any]]:

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _load(folder: str) -> "tuple[Sequence[str], dict[Point, Result]]":
     """The swept parameters and the results by their values; a single run has neither parameters nor values."""
-    from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
+    from fedbandit_envs.experiments.description import EXPERIMENT_FILE
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.sweeps import load_sweep
 
@@ -109,7 +109,7 @@ def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", optio
 
 def _trials(result: "Result") -> str:
     """How many trials there are, and how many there shall be if that is more."""
-    done, wanted = len(result.trials), result.experiment.trials
+    done, wanted = len(result.trials), result.planned
     return f"{done} of {wanted} trials" if done < wanted else f"{done} trial{'s' * (done != 1)}"
 
 

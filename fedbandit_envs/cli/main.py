@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def tell_error(error: Exception) -> int:
     """Write an error to stderr, in one line unless trials failed; returns the exit code."""
-    from fedbandit_envs.experiments.running import FailedTrials
+    from fedbandit_envs.experiments.failures import FailedTrials
 
     text = str(error)
     if isinstance(error, FailedTrials):

@@ -3,6 +3,7 @@
 import argparse
 import re
 import shlex
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         "--policy",
         action="append",
         metavar="'NAME KEY=VALUE ...'",
-        help="a policy with its parameters (and label=...); can be repeated",
+        help="a policy, or module:Class, with its parameters (and label=...); can be repeated",
     )
     group.add_argument(
         "--set",
@@ -129,6 +130,8 @@ def policy_of(text: str) -> "PolicySpec":
     from fedbandit_envs.experiments.experiment import PolicySpec
 
     name, *rest = shlex.split(text) or [""]
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")  # a module of the current folder, as `python -m` finds it
     parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
 

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the figures into a folder and print their paths."""
-    from fedbandit_envs.experiments.folder import EXPERIMENT_FILE
+    from fedbandit_envs.experiments.description import EXPERIMENT_FILE
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.sweeps import load_sweep
     from fedbandit_envs.reports import plotting

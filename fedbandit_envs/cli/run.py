@@ -1,8 +1,12 @@
 """The command `fedbandit run`."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fedbandit_envs.cli.options import add_dry_run, add_experiment, add_running, executor_of, experiment_of, show_plan
+
+if TYPE_CHECKING:
+    from fedbandit_envs.experiments.results import Result
 
 HELP = "Run an experiment, or what is missing of it."
 EXAMPLES = (
@@ -10,6 +14,7 @@ EXAMPLES = (
     "fedbandit run --env Synthetic --policy Fed-PECD --policy Fed-PE --set max_cycles=2**17 --out results/mine",
     "fedbandit run --env Synthetic --policy 'Fed-PECD delta=0.05' --policy Fed-PE --dry-run",
     "fedbandit run experiment.toml --trials 20 --out results/mine",
+    "fedbandit run --env Synthetic --policy 'my_module:MyPolicy delta=0.1' --out results/mine",
 )
 
 
@@ -19,26 +24,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_running(parser)
     add_dry_run(parser)
     parser.add_argument("--trial", type=int, metavar="K", help="only trial K, in this process")
+    parser.add_argument("--log", metavar="FILE", help="add a line of JSON to FILE for each run that is computed")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the experiment, show its summary, and write its tables into the folder of its results."""
+    """Run the experiment, show its summary, and write the tables of the whole folder into it."""
     from fedbandit_envs.cli.tables import show_summary
     from fedbandit_envs.experiments.advice import advice
+    from fedbandit_envs.experiments.log import JsonLines
     from fedbandit_envs.experiments.running import run as run_experiment
 
     experiment = experiment_of(options)
     if options.dry_run:
         show_plan(experiment)
         return 0
+    executor, only = executor_of(options), None
     if options.trial is not None:
-        result = run_experiment(experiment, options.out, "serial", only=[options.trial], force=options.force)
-    else:
-        result = run_experiment(experiment, options.out, executor_of(options), force=options.force)
+        executor, only = "serial", [options.trial]
+    callbacks = [JsonLines(options.log)] if options.log else []
+    result = run_experiment(experiment, options.out, executor, only=only, force=options.force, callbacks=callbacks)
     show_summary(result.table())
-    for line in advice(result):
+    print()
+    for line in [*advice(result), *result.notes]:
         print(line)
     if options.out:
-        result.write_tables(options.out)
-        print(f"\nwritten to {options.out}; next: fedbandit compare {options.out}, fedbandit plot {options.out}")
+        _write_tables(options.out, result)
+    else:
+        print("nothing was kept; --out FOLDER keeps the results")
     return 0
+
+
+def _write_tables(out: str, result: "Result") -> None:
+    """Write the tables of all that the folder holds, which can be more than was asked for now."""
+    from fedbandit_envs.experiments.reading import read_folder
+    from fedbandit_envs.experiments.results import Result
+
+    experiment, records, notes = read_folder(out)
+    for note in notes:
+        if note not in result.notes:
+            print(note)
+    if not records:
+        print(f"{out} holds no trial that all its policies have finished, so its tables are not written")
+        return
+    whole = Result(experiment, records)
+    if (whole.labels, whole.trials) != (result.labels, result.trials):
+        print(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
+    whole.write_tables(out)
+    print(f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}")

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import pettingzoo
@@ -11,7 +10,7 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from fedbandit_envs.envs.ids import PROBLEMS, enter, environment_ids, id_of, short_name
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.generator import InstanceGenerator
-from fedbandit_envs.protocol.registry import address, importable
+from fedbandit_envs.protocol.registry import importable, loaded, same_class
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
 _ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
@@ -47,14 +46,14 @@ def register_environment(id: str, problem: str | type[InstanceGenerator]) -> Non
         _checked_class(id, problem)
     elif ":" not in problem:
         raise ValueError(f"problem: expected a class or 'package:Class', got {problem!r}")
-    if address(PROBLEMS.get(id, problem)) != address(problem):
+    if not same_class(PROBLEMS.get(id, problem), problem):
         raise ValueError(f"id: expected one that is not taken, got {id!r}; choose another")
     enter(id, problem)
     _registered[id] = problem
 
 
-def registered_environments() -> dict[str, str]:
-    """The environments registered in this process that another one can import, as "module:class"."""
+def registered_environments() -> dict[str, str | type[Any]]:
+    """The environments registered in this process: "module:class" where others can import it, else the class."""
     return importable(_registered)
 
 
@@ -62,10 +61,7 @@ def problem_class(name: str) -> type[InstanceGenerator]:
     """The class of the problems of an environment, which is given by its id, or as `Synthetic` for one of ours."""
     id = id_of(name) if isinstance(name, str) else name
     found = PROBLEMS[one_of("environment", id, environment_ids())]
-    if isinstance(found, str):
-        module, _, attribute = found.partition(":")
-        found = getattr(import_module(module), attribute)
-    return _checked_class(id, found)
+    return _checked_class(id, loaded(found))
 
 
 def _checked_class(id: str, problem: Any) -> type[InstanceGenerator]:

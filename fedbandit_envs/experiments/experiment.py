@@ -1,11 +1,9 @@
 """An experiment is data: an environment, policies, trials and a seed, readable and writable as TOML or JSON."""
 
-import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +23,8 @@ from fedbandit_envs.validation import nearest, whole_number
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
+_MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
+_OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
 
 
 class ExperimentError(ValueError):
@@ -43,7 +43,7 @@ class PolicySpec:
     0.05
     """
 
-    name: str  #: the name of an installed or registered policy
+    name: str  #: the name of an installed or registered policy, or "module:Class"
     parameters: Mapping[str, Any] = field(default_factory=dict)  #: the parameters that differ from their defaults
     label: str = ""  #: the name in tables and figures; by default the name and the parameters
 
@@ -55,7 +55,8 @@ class PolicySpec:
 
     def _default_label(self) -> str:
         changed = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
-        return f"{self.name} ({changed})" if changed else self.name
+        name = self.name.rpartition(":")[2]  # the class of "module:Class"
+        return f"{name} ({changed})" if changed else name
 
     @classmethod
     def of(cls, value: "str | Mapping[str, Any] | PolicySpec") -> "PolicySpec":
@@ -182,20 +183,9 @@ class Experiment:
         pin = getattr(problem_class(self.environment), "pinned", None)
         return self if pin is None else replace(self, arguments=pin(self.arguments))
 
-    def fingerprint(self) -> str:
-        """A hash of all that decides the numbers of a trial: everything but labels and the number of trials."""
-        return self.resolved().fingerprint_as_written(version(PACKAGE))
-
-    def fingerprint_as_written(self, package_version: str) -> str:
-        """The fingerprint of an experiment whose defaults are written out, when that version of the package ran it.
-
-        This needs no policy class, so results can be read where the policy is not installed.
-        """
-        deciding = self.table() | {"version": package_version}
-        del deciding["trials"]
-        for policy in deciding["policies"]:
-            del policy["label"]
-        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+    def problem(self) -> dict[str, Any]:
+        """What all runs of a folder have in common: every setting but policies, trials, audits and the seed."""
+        return {name: value for name, value in self.table().items() if name not in _MAY_GROW}
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
         """The experiment with another value of one argument of the environment, or another "dropout"."""
@@ -224,10 +214,10 @@ class Experiment:
     def from_table(cls, table: Mapping[str, Any], source: str = "experiment") -> "Experiment":
         """The experiment of plain data; `source` names it in errors.
 
-        The key "version", which a folder of results has, is left out: any version can run the experiment again.
+        What the file in a folder of results says about its files is left out: the experiment can be run anywhere.
         """
         known = ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout")
-        _check_keys(source, table, (*known, "version"))
+        _check_keys(source, table, (*known, *_OF_FOLDERS))
         for name in ("environment", "policies"):
             if name not in table:
                 raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")

@@ -1,16 +1,26 @@
-"""The folder of an experiment's results: its resolved TOML and one file per finished trial, whole or not there."""
+"""The folder of an experiment's results: its description, and one file for each policy and trial.
 
+    FOLDER/experiment.toml                            what the folder holds
+    FOLDER/runs/Fed-PECD-1a2b3c4d5e6f/trial_000003.npz
+
+The digits are the hash of all that produced the run, so a file is never taken for the result of other code or settings.
+"""
+
+import contextlib
 import os
-from collections.abc import Sequence
-from importlib.metadata import version
+import re
 from pathlib import Path
+from typing import Any, Self
 
 from fedbandit_envs import storage
-from fedbandit_envs.experiments.experiment import PACKAGE, Experiment, ExperimentError, read_table
+from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
+from fedbandit_envs.experiments.experiment import Experiment
+from fedbandit_envs.experiments.identity import run_identities
+from fedbandit_envs.experiments.provenance import mixture
+from fedbandit_envs.experiments.reservations import Reservations, clock_of, reserved, wait_for
 from fedbandit_envs.experiments.trials import Record, missing_names
 
-EXPERIMENT_FILE = "experiment.toml"
-_MOST_TOLD = 3  # settings that a refusal names
+_FORGOTTEN = 3600.0  # seconds after which a file that was never finished is nobody's any more
 
 
 class FolderError(RuntimeError):
@@ -42,117 +52,172 @@ def unwritable(folder: Path, error: OSError) -> FolderError:
     )
 
 
-class TrialFolder:
-    """Finished trials of one experiment on disk."""
+def refusal(file: Path, got: str) -> FolderError:
+    """The one way to say that a file is not what its place says."""
+    return FolderError(
+        f"{file}: expected a file of this experiment, got {got}; choose another folder, move the file away, or use "
+        "--force (force=True), which removes such files and computes their trials again"
+    )
+
+
+class RunFolder:
+    """Where `run` keeps the runs of an experiment; several processes and machines can use one folder together."""
 
     def __init__(self, path: Path, experiment: Experiment, force: bool = False):
-        """Open or create; what is torn or of another experiment is refused, or with `force` removed."""
-        self.path = path
-        self._fingerprint = experiment.fingerprint()
+        """Open or create the folder; what is torn or of another problem is refused, or with `force` removed."""
+        self.path, self._force = path, force
+        self._identities = run_identities(experiment)
+        self._runs = [path / RUNS / identity.folder for identity in self._identities]
+        self._seeds = experiment.trial_seed
+        self._audited = experiment.audited
+        self._reservations = Reservations()
+        self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
         make_folder(path)
-        self._check_experiment(experiment, force)
-        self.finished: dict[int, Record] = {}
-        for file in sorted(path.glob("trial_*.npz")):
-            self._take(file, force)
-        write_whole(path / EXPERIMENT_FILE, _experiment_text(experiment))
-
-    def _check_experiment(self, experiment: Experiment, force: bool) -> None:
-        file = self.path / EXPERIMENT_FILE
-        if force or not file.exists():
-            return
+        refuse_old_layout(path)
         try:
-            there, version_there = _read_experiment(file)
-        except ValueError as error:
-            raise self._refusal(file, f"one that can't be used ({error})") from error
-        if there.fingerprint_as_written(version_there) != self._fingerprint:
-            before, now = _settings(there, version_there), _settings(experiment.resolved(), version(PACKAGE))
-            raise self._refusal(file, f"another experiment{_differences(before, now)}")
+            with Reservations() as lock:
+                wait_for(lock, path / EXPERIMENT_FILE)
+                self._describe(experiment.resolved())
+        except OSError as error:
+            raise unwritable(path, error) from error
+        _remove_leftovers(path)
+        for run in self._runs:
+            make_folder(run)
+            self._tidy(run)
 
-    def _take(self, file: Path, force: bool) -> None:
+    def __enter__(self) -> Self:
+        self._reservations.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reservations.__exit__(*error)
+
+    def load(self, place: int, trial: int) -> Record | None:
+        """The record of the policy at a place of the experiment, if its trial is finished."""
+        file, identity = self._file(place, trial), self._identities[place]
+        if not file.exists():
+            return None
         try:
-            record = storage.load(file)
-            if record.get("fingerprint") != self._fingerprint or file != self.file(record.get("trial", -1)):
-                raise self._refusal(file, "one of another experiment")
-            missing = {name for run in record["policies"].values() for name in missing_names(run)}
-            if missing:
-                raise self._refusal(file, f"one of another version, without {', '.join(sorted(missing))}")
-            self.finished[record["trial"]] = record
-        except (storage.StoredFileError, FolderError) as error:
-            if not force:
-                raise error if isinstance(error, FolderError) else self._refusal(file, "one that is torn") from error
+            tree = read_run(file)
+            if tree["run"] != identity.digest:
+                raise refusal(file, "one of another run")
+            if names := missing_names(tree["record"]):
+                raise refusal(file, f"one of another version, without {', '.join(sorted(names))}")
+        except FolderError:
+            if not self._force:
+                raise
             file.unlink()
+            return None
+        record: Record = tree["record"]
+        self._provenances.append(tree["provenance"])
+        return None if trial < self._audited and "audit" not in record else record
 
-    @staticmethod
-    def _refusal(file: Path, got: str) -> FolderError:
-        return FolderError(
-            f"{file}: expected a file of this experiment, got {got}; choose another folder, move the file away, or use "
-            "--force (force=True), which removes such files and computes their trials again"
-        )
-
-    def file(self, trial: int) -> Path:
-        """Where a trial is kept."""
-        return self.path / f"trial_{trial:06d}.npz"
-
-    def save(self, record: Record) -> None:
-        """Keep a finished trial."""
-        record = record | {"fingerprint": self._fingerprint}
+    def reserve(self, place: int, trial: int) -> bool:
+        """Say that this process computes a trial; False if another one does."""
         try:
-            storage.save(self.file(record["trial"]), record)
+            return self._reservations.take(self._file(place, trial))
         except OSError as error:
             raise unwritable(self.path, error) from error
-        self.finished[record["trial"]] = record
+
+    def give_back(self, place: int, trial: int) -> None:
+        """Say that this process is done with a trial."""
+        self._reservations.give_back(self._file(place, trial))
+
+    def save(self, place: int, trial: int, record: Record, provenance: dict[str, str]) -> None:
+        """Keep a finished run."""
+        identity = self._identities[place]
+        tree = {"run": identity.digest, "identity": identity.text, "trial": trial, "seed": str(self._seeds(trial))}
+        try:
+            storage.save(self._file(place, trial), tree | {"record": record}, provenance)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self._provenances.append(provenance)
+
+    def notes(self) -> list[str]:
+        """What a reader of the results should know, in a line each."""
+        mixed = mixture(self._provenances)
+        return [mixed] if mixed else []
+
+    def _file(self, place: int, trial: int) -> Path:
+        return self._runs[place] / trial_name(trial)
+
+    def _describe(self, resolved: Experiment) -> None:
+        """Write into the description what this run adds to it; another problem is refused."""
+        file = self.path / EXPERIMENT_FILE
+        there = self._described(file, resolved)
+        folders = [run.name for run in self._runs]
+        grown = (there or Description(resolved, {})).grown(resolved, folders)
+        if there is None or grown.text() != there.text():
+            write_whole(file, grown.text().encode())
+
+    def _described(self, file: Path, resolved: Experiment) -> Description | None:
+        if not file.exists():
+            return None
+        try:
+            there = Description.read(file)
+        except ValueError as error:
+            if self._force:
+                return None
+            raise refusal(file, f"one that can't be used ({error})") from error
+        if there.experiment.problem() == resolved.problem():
+            return there
+        if not self._force:
+            told = differences(there.experiment.problem(), resolved.problem())
+            raise refusal(file, f"another experiment ({told})")
+        for run in (self.path / RUNS / name for names in there.runs.values() for name in names.values()):
+            for trial in run.glob("trial_*.npz"):
+                trial.unlink()
+        return None
+
+    def _tidy(self, run: Path) -> None:
+        """Refuse files that only look like trials, and remove what dead processes left behind."""
+        for file in strangers(run):
+            if not self._force:
+                raise refusal(file, "one whose name is no trial's")
+            file.unlink()
+        _remove_leftovers(run)
+        for target in reserved(run):
+            if target.exists() and self._reservations.take(target):  # its process died right after the end of the trial
+                self._reservations.give_back(target)
 
 
-def _experiment_text(experiment: Experiment) -> bytes:
-    """The TOML of a folder of results: the experiment with every default, and the version that ran it."""
-    import tomli_w
-
-    return tomli_w.dumps({"version": version(PACKAGE), **experiment.resolved().table()}).encode()
-
-
-def _read_experiment(file: Path) -> tuple[Experiment, str]:
-    """The experiment of a folder of results, and the version of the package that ran it."""
-    table = read_table(file)
-    if not isinstance(table.get("version"), str):
-        raise ExperimentError(f"{file}: expected the key 'version', got {', '.join(table) or 'nothing'}")
-    return Experiment.from_table(table, str(file)), table["version"]
+def _remove_leftovers(folder: Path) -> None:
+    """Remove files that dead processes left half-written."""
+    parts = list(folder.glob(".*.part"))
+    now = clock_of(folder) if parts else 0.0
+    for file in parts:
+        with contextlib.suppress(FileNotFoundError):  # another process tidies up too, or has just finished it
+            if now - file.stat().st_mtime > _FORGOTTEN:
+                file.unlink()
 
 
-def _settings(experiment: Experiment, package_version: str) -> list[str]:
-    """All that the fingerprint covers, one setting in each line."""
-    table = experiment.table()
-    settings = {"version": package_version}
-    settings |= {name: table[name] for name in ("environment", "seed", "audited", "dropout")} | table["arguments"]
-    lines = [f"{name} = {value!r}" for name, value in settings.items()]
-    for number, spec in enumerate(experiment.policies, start=1):
-        lines.append(f"policy {number} = {spec.name!r}")
-        lines += [f"{name} of {spec.name} = {value!r}" for name, value in spec.parameters.items()]
-    return lines
+def trial_name(trial: int) -> str:
+    """The name of a trial's file."""
+    return f"trial_{trial:06d}.npz"
 
 
-def _differences(before: Sequence[str], now: Sequence[str]) -> str:
-    """The settings in which two experiments differ, in words."""
-    gone = [line for line in before if line not in now]
-    new = [line for line in now if line not in before]
-    told = [f"{name} {', '.join(lines[:_MOST_TOLD])}" for name, lines in (("with", gone), ("without", new)) if lines]
-    return f" ({'; '.join(told)})" if told else ""
+def strangers(run: Path) -> list[Path]:
+    """The files in the folder of a run that look like results, but are under no trial's name."""
+    return [file for file in sorted(run.glob("*.npz")) if not re.fullmatch(r"trial_\d{6,}\.npz", file.name)]
 
 
-def read_folder(path: str | Path) -> tuple[Experiment, list[Record]]:
-    """The experiment of a folder and its finished trials, for reading only; the policies need not be installed."""
-    path = Path(path)
-    if not (path / EXPERIMENT_FILE).is_file():
-        raise FolderError(f"{path}: expected a folder of results with {EXPERIMENT_FILE}, got none; run it first")
+def read_run(file: Path) -> dict[str, Any]:
+    """The content of a trial's file, with its "provenance"; refused unless it is the trial that its place says."""
     try:
-        experiment, package_version = _read_experiment(path / EXPERIMENT_FILE)
-        records = [storage.load(file) for file in sorted(path.glob("trial_*.npz"))]
-    except (ExperimentError, storage.StoredFileError) as error:
-        raise FolderError(str(error)) from error
-    fingerprint = experiment.fingerprint_as_written(package_version)
-    for record in records:
-        if record.get("fingerprint") != fingerprint:
-            raise FolderError(
-                f"{path}: expected trials of {EXPERIMENT_FILE}, got trial {record.get('trial')} of another experiment; "
-                "run it again with --force"
-            )
-    return experiment, [record for record in records if record["trial"] < experiment.trials]
+        tree, provenance = storage.load_with_provenance(file)
+        run, trial, _ = tree["run"], tree["trial"], tree["record"]["curves"]
+    except (storage.StoredFileError, KeyError, TypeError) as error:
+        raise refusal(file, "one that is torn") from error
+    if not isinstance(trial, int) or file.name != trial_name(trial):
+        raise refusal(file, f"trial {trial} under another name")
+    if not isinstance(run, str) or not file.parent.name.endswith(run[:12]):
+        raise refusal(file, "one of another run")
+    return tree | {"provenance": provenance}
+
+
+def refuse_old_layout(path: Path) -> None:
+    """Refuse a folder with the files of an earlier version, which held all policies of a trial."""
+    if old := sorted(path.glob("trial_*.npz")):
+        raise FolderError(
+            f"{path}: expected results in {RUNS}/, got {old[0].name} of an earlier version; choose another folder"
+        )

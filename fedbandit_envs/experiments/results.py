@@ -9,7 +9,8 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.folder import make_folder, read_folder
+from fedbandit_envs.experiments.folder import make_folder
+from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.tables import LEDGER, STATES, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
 from fedbandit_envs.experiments.trials import Record, curve_names
@@ -38,10 +39,11 @@ class Result:
     ['Uniform']
     """
 
-    def __init__(self, experiment: Experiment, records: Sequence[Record]):
+    def __init__(self, experiment: Experiment, records: Sequence[Record], notes: Sequence[str] = ()):
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
+        self.notes = list(notes)  #: what a reader should know, in a line each: what was reused, or is left out
 
     def __repr__(self) -> str:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
@@ -49,8 +51,7 @@ class Result:
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """The result in a folder that `run` wrote."""
-        experiment, records = read_folder(folder)
-        return cls(experiment, records)
+        return cls(*read_folder(folder))
 
     def _repr_html_(self) -> str:
         """The summary as a table, which a notebook shows when the result is the value of a cell."""
@@ -71,6 +72,11 @@ class Result:
     def trials(self) -> list[int]:
         """Numbers of the trials that are finished."""
         return [record["trial"] for record in self.records]
+
+    @property
+    def planned(self) -> int:
+        """The number of trials that the experiment asks for; `trials` has those that every policy has finished."""
+        return self.experiment.trials
 
     @property
     def seeds(self) -> list[str]:

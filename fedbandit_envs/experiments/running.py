@@ -1,38 +1,18 @@
 """Runs experiments: trials that are missing are computed, by any executor, and kept as they finish."""
 
-import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from fedbandit_envs.envs.registration import problem_class, registered_environments
-from fedbandit_envs.experiments.executors.local import Executor, Serial, make_executor, outcomes
+from fedbandit_envs.experiments.computing import Callback, Memory, Store, Work, compute
+from fedbandit_envs.experiments.description import EXPERIMENT_FILE
+from fedbandit_envs.experiments.executors.known import check_packable
+from fedbandit_envs.experiments.executors.local import Executor, Serial, make_executor
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, TrialFolder
-from fedbandit_envs.experiments.progress import progress_bar
+from fedbandit_envs.experiments.failures import FailedTrials, report
+from fedbandit_envs.experiments.folder import RunFolder
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.trials import Record, play_trial
-from fedbandit_envs.protocol.registry import policy_class, registered_policies
 from fedbandit_envs.validation import whole_number
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A trial that raised an exception."""
-
-    trial: int
-    seed: int
-    error: str  # type and message
-    trace: str
-
-
-class FailedTrials(RuntimeError):
-    """Some trials failed, after all others have finished; `results` holds those."""
-
-    def __init__(self, message: str, failures: Mapping[str, Sequence[Failure]], results: Mapping[str, Result]):
-        super().__init__(message)
-        self.failures, self.results = failures, results
 
 
 class Interrupted(KeyboardInterrupt):
@@ -46,16 +26,21 @@ def run(
     *,
     only: Sequence[int] | None = None,
     force: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Compute an experiment, or what is missing of it.
 
     Args:
         experiment: what to run.
-        out: the folder of its results; trials that are there already are not computed again. None: memory only.
+        out: the folder of its results. What is there already is not computed again, so a folder can get more
+            policies, trials and seeds, and several processes or machines can work on one folder. None: memory only.
         executor: a name in `EXECUTORS` such as "serial", "processes" (one for each processor) or "processes:4", or an
             object with `submit`; the results are the same.
         only: these trials alone.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.
+        callbacks: functions that get a `FinishedRun` in this process each time a policy has finished a trial, after
+            the file is safe on disk. They are not called for what was there already. An exception in one of them
+            stops the run with a `CallbackError`.
 
     Raises:
         FailedTrials: when trials failed; the others have finished and are kept.
@@ -68,7 +53,7 @@ def run(
     >>> bool(result.final("Oracle").mean() < result.final("Uniform").mean())
     True
     """
-    return run_all({"": experiment}, out, executor, only=only, force=force)[""]
+    return run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks)[""]
 
 
 def run_all(
@@ -78,6 +63,7 @@ def run_all(
     *,
     only: Sequence[int] | None = None,
     force: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Result]:
     """Run several experiments with the same workers, each in the subfolder of its name.
 
@@ -104,114 +90,39 @@ def run_all(
     }
     workers = make_executor(executor) if isinstance(executor, str) else executor
     if not isinstance(workers, Serial):
-        _check_importable(experiments)
-    folders = _open_folders(experiments, out, force)
-    kept: dict[str, dict[int, Record]] = {
-        name: folders[name].finished if name in folders else {} for name in experiments
-    }
-    tasks = [
-        (name, experiment, trial)
-        for name, experiment in experiments.items()
-        for trial in wanted[name]
-        if trial not in kept[name]
-    ]
-    failures: dict[str, list[Failure]] = {}
-    try:
-        _compute(workers, tasks, folders, kept, failures)
-    except KeyboardInterrupt:
-        raise Interrupted(_how_to_go_on(experiments, kept, out)) from None
-    finished = {name: sorted(set(wanted[name]) & kept[name].keys()) for name in experiments}
+        everything = experiments.values()
+        policies = [spec.name for experiment in everything for spec in experiment.policies]
+        check_packable(policies, [experiment.environment for experiment in everything])
+    with ExitStack() as opened:
+        works = {
+            name: Work(name, experiment, wanted[name], _store(out, name, experiment, force, opened))
+            for name, experiment in experiments.items()
+        }
+        try:
+            compute(works, workers, callbacks)
+        except KeyboardInterrupt:
+            raise Interrupted(_how_to_go_on(works, out)) from None
     results = {
-        name: Result(experiment, [kept[name][trial] for trial in finished[name]])
-        for name, experiment in experiments.items()
-        if finished[name]
+        name: Result(work.experiment, records, work.notes() if out is not None else ())
+        for name, work in works.items()
+        if (records := work.records())
     }
+    failures = {name: work.failures for name, work in works.items() if work.failures}
     if failures:
-        raise FailedTrials(_report(failures, out), failures, results)
+        error = FailedTrials(report(failures, out, EXPERIMENT_FILE), failures, results)
+        first = next(iter(failures.values()))[0]
+        error.add_note(f"The traceback of trial {first.trial}:\n{first.trace}")
+        raise error
     return results
 
 
-def _open_folders(experiments: Mapping[str, Experiment], out: str | Path | None, force: bool) -> dict[str, TrialFolder]:
-    if out is None:
-        return {}
-    return {name: TrialFolder(Path(out) / name, experiment, force) for name, experiment in experiments.items()}
+def _store(out: str | Path | None, name: str, experiment: Experiment, force: bool, opened: ExitStack) -> Store:
+    return Memory() if out is None else opened.enter_context(RunFolder(Path(out) / name, experiment, force))
 
 
-def _compute(
-    workers: Executor,
-    tasks: Sequence[tuple[str, Experiment, int]],
-    folders: Mapping[str, TrialFolder],
-    kept: Mapping[str, dict[int, Record]],
-    failures: dict[str, list[Failure]],
-) -> None:
-    if not tasks:
-        return
-    with workers, progress_bar(len(tasks)) as progress:
-        for (name, experiment, trial), outcome in outcomes(workers, attempt, tasks):
-            if isinstance(outcome, BaseException):
-                outcome = _failure(experiment, trial, outcome)
-            if isinstance(outcome, Failure):
-                failures.setdefault(name, []).append(outcome)
-            elif name in folders:
-                folders[name].save(outcome)
-            else:
-                kept[name][trial] = outcome
-            progress.update()
-
-
-def attempt(name: str, experiment: Experiment, trial: int) -> Record | Failure:
-    """The record of a trial, or its failure in words: not every exception survives the way between processes."""
-    try:
-        return play_trial(experiment, trial)
-    except Exception as error:
-        return _failure(experiment, trial, error)
-
-
-def _failure(experiment: Experiment, trial: int, error: BaseException) -> Failure:
-    trace = "".join(traceback.format_exception(error))
-    what = "; ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-    return Failure(trial, experiment.trial_seed(trial), what, trace)
-
-
-def _check_importable(experiments: Mapping[str, Experiment]) -> None:
-    environments, policies = registered_environments(), registered_policies()
-    for experiment in experiments.values():
-        id = experiment.environment
-        _check_reachable("environment", id, problem_class(id), environments)
-        for spec in experiment.policies:
-            _check_reachable("policy", spec.name, policy_class(spec.name), policies)
-
-
-def _check_reachable(kind: str, name: str, found: Any, reachable: Mapping[str, str]) -> None:
-    typed_in = "<locals>" in found.__qualname__ or found.__module__ == "__main__"
-    if typed_in and name not in reachable:
-        raise ValueError(
-            f"{kind}: expected one that worker processes can import, got {name!r}, defined in a prompt or in "
-            "a function; put it at the top of a module, or use executor='serial'"
-        )
-
-
-def _report(failures: Mapping[str, Sequence[Failure]], out: str | Path | None) -> str:
-    lines = []
-    for name, failed in failures.items():
-        for failure in sorted(failed, key=lambda failure: failure.trial):
-            where = f"{name}, " if name else ""
-            alone = (
-                f"run(experiment, executor='serial', only=[{failure.trial}])"
-                if out is None
-                else f"fedbandit run {Path(out) / name / EXPERIMENT_FILE} --trial {failure.trial} --debug"
-            )
-            lines.append(
-                f"{where}trial {failure.trial} (seed {failure.seed}) failed: {failure.error}\n  alone: {alone}"
-            )
-    return "\n".join(lines)
-
-
-def _how_to_go_on(
-    experiments: Mapping[str, Experiment], kept: Mapping[str, Mapping[int, Record]], out: str | Path | None
-) -> str:
-    wanted = sum(experiment.trials for experiment in experiments.values())
-    done = sum(trial < experiments[name].trials for name in kept for trial in kept[name])
+def _how_to_go_on(works: Mapping[str, Work], out: str | Path | None) -> str:
+    wanted = sum(len(work.trials) for work in works.values())
+    done = sum(len(work.records()) for work in works.values())
     if out is None:
         return f"interrupted after {done} of {wanted} trials; nothing was kept, give a folder (out) to be able to go on"
     return f"interrupted after {done} of {wanted} trials, which are kept in {out}; the same command goes on from there"

@@ -7,9 +7,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from fedbandit_envs.experiments.description import EXPERIMENT_FILE
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
-from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, FolderError
+from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.text import Columns, stacked

@@ -1,13 +1,15 @@
-"""One trial of an experiment: every policy on the same instance, boiled down to a record of plain arrays."""
+"""One trial of an experiment: every policy on the same instance, each boiled down to a record of plain arrays."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.experiments.experiment import Experiment
+from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
@@ -22,24 +24,39 @@ def curve_names() -> tuple[str, ...]:
     return (*regrets, "active_arms", "settled_share", "wrong_share", *COUNTS)
 
 
-def play_trial(experiment: Experiment, trial: int) -> Record:
-    """Play trial number `trial`; the first `experiment.audited` trials are also checked against theory."""
+class Played(NamedTuple):
+    """A run that came to its end: one policy in one trial."""
+
+    record: Record  #: what is kept of it
+    seconds: float  #: how long it took
+
+
+def play_trial(experiment: Experiment, trial: int, places: Sequence[int]) -> dict[int, Played | Failure]:
+    """Play the policies at `places` of the experiment on the instance of a trial.
+
+    The first `experiment.audited` trials are also checked against theory. A policy that fails does not stop the others.
+    """
     seed = experiment.trial_seed(trial)
-    audit = trial < experiment.audited
-    policies: Record = {}
     environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown: each run resets its environment
-    for place, spec in enumerate(experiment.policies):
-        policy = spec.make()
-        if policy.observes not in environments:
-            environments[policy.observes] = experiment.environment_for(policy)
-        env = environments[policy.observes]
+    found: dict[int, Played | Failure] = {}
+    for place in places:
+        start = perf_counter()
         try:
-            history = play(env, policy, seed=seed, record=audit, faults=experiment.faults())
-        except Exception as error:
-            error.add_note(f"while {spec.label} played")
-            raise
-        policies[str(place)] = summary(history) | ({"audit": audited(history)} if audit else {})
-    return {"trial": trial, "seed": str(seed), "policies": policies}
+            record = _play(experiment, place, seed, trial < experiment.audited, environments)
+            found[place] = Played(record, perf_counter() - start)
+        except (Exception, SystemExit) as error:  # whoever computes, a policy can't end the run
+            found[place] = Failure.of(trial, seed, experiment.labels[place], error)
+    return found
+
+
+def _play(
+    experiment: Experiment, place: int, seed: int, audit: bool, environments: dict[str, HiddenContextBandit]
+) -> Record:
+    policy = experiment.policies[place].make()
+    if policy.observes not in environments:
+        environments[policy.observes] = experiment.environment_for(policy)
+    history = play(environments[policy.observes], policy, seed=seed, record=audit, faults=experiment.faults())
+    return summary(history) | ({"audit": audited(history)} if audit else {})
 
 
 def summary(history: History) -> Record:

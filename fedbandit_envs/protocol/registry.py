@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from sys import modules
 from typing import Any
 
 from fedbandit_envs.protocol.policy import Policy
@@ -36,7 +37,8 @@ def register_policy(name: str, policy: str | type[Policy]) -> None:
     """
     if not isinstance(policy, str) and not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise ValueError(f"policy: expected a subclass of Policy or 'package:Class', got {policy!r}; pass the class")
-    if name in _installed_policies() or address(_registered.get(name, policy)) != address(policy):
+    known = _installed_policies() | _registered
+    if name in known and not same_class(known[name], policy):
         raise ValueError(f"name: expected one that is not taken, got {name!r}; choose another")
     _registered[name] = policy
 
@@ -46,21 +48,45 @@ def address(registered: str | type[Any]) -> str:
     return registered if isinstance(registered, str) else f"{registered.__module__}:{registered.__qualname__}"
 
 
-def registered_policies() -> dict[str, str]:
-    """The policies registered in this process that another one can import, as "module:class"."""
+def loaded(registered: str | type[Any]) -> Any:
+    """The object behind "module:class"; ValueError if there is none."""
+    if not isinstance(registered, str):
+        return registered
+    module, _, attribute = registered.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{registered}: expected 'module:Class' that can be imported, got none ({error})") from error
+
+
+def same_class(known: str | type[Any], other: str | type[Any]) -> bool:
+    """Whether both are one class, perhaps defined anew; a package may offer its class under two paths."""
+    if address(known) == address(other):
+        return True
+    try:
+        return loaded(known) is loaded(other)
+    except ValueError:  # one of them is nowhere
+        return False
+
+
+def registered_policies() -> dict[str, str | type[Policy]]:
+    """The policies registered in this process: "module:class" where others can import it, else the class itself."""
     return importable(_registered)
 
 
-def importable(registered: Mapping[str, str | type[Any]]) -> dict[str, str]:
-    """The addresses of those registered classes that another process can import."""
-    found = {}
-    for name, one in registered.items():
-        path = address(one)
-        # A class made inside a function, or typed into a prompt, has no path by which it can be imported.
-        typed_in = path.startswith("__main__:") and not hasattr(import_module("__main__"), "__file__")
-        if "<locals>" not in path and not typed_in:
-            found[name] = path
-    return found
+def importable(registered: Mapping[str, str | type[Any]]) -> dict[str, str | type[Any]]:
+    """The addresses of registered classes; a class that other processes can't import stays a class.
+
+    A class made inside a function, in a notebook or in a script that runs has no path by which others can import it.
+    """
+    return {name: address(one) if _has_path(one) else one for name, one in registered.items()}
+
+
+def _has_path(registered: str | type[Any]) -> bool:
+    if isinstance(registered, str):
+        return True
+    module = modules.get(registered.__module__)
+    return registered.__module__ != "__main__" and getattr(module, registered.__qualname__, None) is registered
 
 
 def policy_names() -> list[str]:
@@ -69,18 +95,17 @@ def policy_names() -> list[str]:
 
 
 def policy_class(name: str) -> type[Policy]:
-    """The class behind a policy's name."""
+    """The class behind a policy's name, or behind "module:Class"."""
     known = _installed_policies() | _registered
+    if name not in known and isinstance(name, str) and ":" in name:
+        known[name] = name
     if name not in known:
         hint = nearest(name, known) or (
-            "; choose one of these, or register_policy() yours first; the shell knows yours as an entry point of group "
-            "fedbandit.policies"
+            "; choose one of these, register_policy() yours first, or write module:Class; the shell knows yours as an "
+            "entry point of group fedbandit.policies too"
         )
         raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{hint}")
-    found = known[name]
-    if isinstance(found, str):
-        module, _, attribute = found.partition(":")
-        found = getattr(import_module(module), attribute)
+    found = loaded(known[name])
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise ValueError(f"policy: expected {name!r} to name a subclass of fedbandit_envs.Policy, got {found!r}")
     return found

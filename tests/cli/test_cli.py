@@ -334,7 +334,7 @@ def test_a_failing_trial_gives_exit_code_1_and_the_command_that_repeats_it(
     trial = command[command.index("--trial") + 1]
     assert main([argument for argument in command if argument != "--debug"]) == 1
     assert f"trial {trial} (seed" in error_of(capsys)
-    finished = {int(path.stem.removeprefix("trial_")) for path in (tmp_path / "out").glob("trial_*")}
+    finished = {int(path.stem.removeprefix("trial_")) for path in (tmp_path / "out").glob("runs/*/trial_*")}
     assert finished
     assert int(trial) not in finished
 
@@ -440,7 +440,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a shell's background
     )
-    while not list((tmp_path / "out").glob("trial_*")):
+    while not list((tmp_path / "out").glob("runs/*/trial_*")):
         assert run.poll() is None
         time.sleep(0.02)
     os.killpg(run.pid, signal.SIGINT)

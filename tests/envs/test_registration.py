@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from importlib.metadata import EntryPoint
 
 import gymnasium
@@ -53,16 +54,30 @@ def test_experiments_run_a_registered_environment_also_in_worker_processes(execu
     assert experiment.resolved().arguments == {"num_agents": 3, "high": 1.0, "max_cycles": 30}
 
 
-def test_a_class_that_workers_can_not_import_is_refused_before_they_start():
+def test_a_class_that_workers_can_not_import_is_sent_to_them():
     class Local(own_problems.TwoArms):
         """Defined in a function."""
 
     fb.register_environment("tests/Local-v0", Local)
     experiment = fb.Experiment("tests/Local-v0", ["Uniform"], {"max_cycles": 10}, trials=1)
-    with pytest.raises(ValueError, match="environment: expected one that worker processes can import"):
+    here, there = (fb.run(experiment, executor=executor) for executor in ("serial", "processes:1"))
+    np.testing.assert_equal(there.records, here.records)
+    assert registered_environments()["tests/Local-v0"] is Local
+
+
+def test_a_class_that_can_not_be_sent_is_refused_before_workers_start():
+    lock = threading.Lock()
+
+    class Locked(own_problems.TwoArms):
+        """Holds what can't be copied."""
+
+        kept = lock
+
+    fb.register_environment("tests/Locked-v0", Locked)
+    experiment = fb.Experiment("tests/Locked-v0", ["Uniform"], {"max_cycles": 10}, trials=1)
+    with pytest.raises(ValueError, match="environment: expected one that can be sent to worker processes"):
         fb.run(experiment, executor="processes:1")
     assert fb.run(experiment, executor="serial").trials == [0]
-    assert "tests/Local-v0" not in registered_environments()
 
 
 def test_the_command_line_lists_explains_and_runs_a_registered_environment(capsys):

@@ -18,7 +18,7 @@ from proc import children_of, listening
 
 from fedbandit_envs import Experiment, PolicySpec, policy_names, register_policy, run
 from fedbandit_envs.experiments.executors.local import make_executor, outcomes
-from fedbandit_envs.experiments.running import FailedTrials
+from fedbandit_envs.experiments.failures import FailedTrials
 
 CLUSTERS = [pytest.param("ray", marks=pytest.mark.ray), pytest.param("dask", marks=pytest.mark.dask)]
 pytestmark = pytest.mark.filterwarnings("default")  # theirs are not ours
@@ -76,8 +76,9 @@ def test_results_are_those_of_one_process_byte_for_byte_also_when_a_worker_is_ki
     run(experiment, tmp_path / "cluster", executor=cluster)
     assert (tmp_path / "died").exists()
     run(experiment, tmp_path / "serial", executor="serial")
-    names = sorted(file.name for file in (tmp_path / "serial").iterdir())
-    assert len(names) == 7
+    names = sorted(str(file.relative_to(tmp_path / "serial")) for file in (tmp_path / "serial").rglob("*.*"))
+    names = [name for name in names if (tmp_path / "serial" / name).is_file()]
+    assert len(names) == 1 + 2 * 6
     for name in names:
         assert (tmp_path / "serial" / name).read_bytes() == (tmp_path / "cluster" / name).read_bytes(), name
 
@@ -88,7 +89,7 @@ def test_a_failing_trial_is_reported_and_the_others_are_kept(cluster: str, tmp_p
     with pytest.raises(FailedTrials, match="no luck") as failed:
         run(experiment, tmp_path / "cluster", executor=cluster)
     trials = {failure.trial for failure in failed.value.failures[""]}
-    kept = {int(file.stem.removeprefix("trial_")) for file in (tmp_path / "cluster").glob("trial_*.npz")}
+    kept = {int(file.stem.removeprefix("trial_")) for file in (tmp_path / "cluster").glob("runs/*/trial_*.npz")}
     assert trials | kept == set(range(6))
     assert trials
     assert kept

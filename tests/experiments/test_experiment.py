@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import fedbandit_envs as fb
 from fedbandit_envs.experiments.experiment import ExperimentError
+from fedbandit_envs.experiments.identity import run_identities
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json"])
@@ -46,15 +47,7 @@ def test_resolving_writes_out_every_default_and_changes_nothing() -> None:
     assert resolved.arguments["context_std"] == 0.05
     assert resolved.policies[1].parameters["delta"] == 0.1
     assert resolved.resolved() == resolved
-    assert resolved.fingerprint() == small().fingerprint()
-
-
-def test_the_fingerprint_ignores_labels_and_the_number_of_trials_only() -> None:
-    base = small(policies=["Uniform"]).fingerprint()
-    assert small(trials=9, policies=[{"name": "Uniform", "label": "u"}]).fingerprint() == base
-    assert small(policies=["Oracle"]).fingerprint() != base
-    assert small(policies=["Uniform"], seed=4).fingerprint() != base
-    assert small(policies=["Uniform"]).with_argument("dim", 4).fingerprint() != base
+    assert run_identities(resolved) == run_identities(small())
 
 
 @pytest.mark.parametrize(

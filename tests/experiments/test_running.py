@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import zipfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,25 @@ from experiment_policies import small
 
 import fedbandit_envs as fb
 from fedbandit_envs import storage
+from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.executors.local import Serial
-from fedbandit_envs.experiments.folder import FolderError, read_folder
-from fedbandit_envs.experiments.running import FailedTrials, Interrupted, run_all
+from fedbandit_envs.experiments.folder import FolderError
+from fedbandit_envs.experiments.reading import read_folder
+from fedbandit_envs.experiments.running import Interrupted, run_all
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("runs/*/trial_*.npz"))
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("trial_*.npz"))}
+    """The content of every run, without the member that says where it was computed."""
+    found = {}
+    for file in files(folder):
+        with zipfile.ZipFile(file) as members:
+            content = [(name, members.read(name)) for name in members.namelist() if name != "provenance.npy"]
+        found[str(file.relative_to(folder))] = hashlib.sha256(repr(content).encode()).hexdigest()
+    return found
 
 
 class Backwards:
@@ -56,7 +70,7 @@ def test_results_have_the_same_bytes_for_any_workers_and_any_order_of_completion
         fb.run(small(trials=8), tmp_path / name, name)
     fb.run(small(trials=8), tmp_path / "backwards", Backwards())
     first = hashes(tmp_path / "serial")
-    assert len(first) == 8
+    assert len(first) == 3 * 8
     for folder in tmp_path.iterdir():
         assert hashes(folder) == first, folder.name
 
@@ -91,7 +105,8 @@ def test_audited_trials_carry_their_claims() -> None:
 
 def test_finished_trials_are_not_computed_again(tmp_path: Path) -> None:
     fb.run(small(trials=3), tmp_path, "serial")
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trial_*")}
+    before = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
+    assert len(before) == 9
     result = fb.run(small(trials=6), tmp_path, "serial")
     assert result.trials == [0, 1, 2, 3, 4, 5]
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -100,7 +115,7 @@ def test_finished_trials_are_not_computed_again(tmp_path: Path) -> None:
 def test_the_resolved_experiment_lies_beside_the_results(tmp_path: Path) -> None:
     fb.run(small(), tmp_path, "serial")
     assert fb.Experiment.read(tmp_path / "experiment.toml") == small().resolved()
-    experiment, records = read_folder(tmp_path)
+    experiment, records, _ = read_folder(tmp_path)
     assert (len(records), experiment.trials) == (5, 5)
 
 
@@ -124,33 +139,11 @@ def test_results_are_read_where_the_policy_is_not_installed(tmp_path: Path) -> N
     assert (tmp_path / "regret.png").stat().st_size > 1000
 
 
-def test_results_of_another_version_are_read_but_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("experiment", "folder"):
-        monkeypatch.setattr(f"fedbandit_envs.experiments.{module}.version", lambda _: "0.0.7")
-    fb.run(small(), tmp_path, "serial")
-    monkeypatch.undo()
-    assert fb.Result.load(tmp_path).trials == [0, 1, 2, 3, 4]
-    with pytest.raises(FolderError, match=r"another experiment \(with version = '0.0.7'; without version = "):
-        fb.run(small(), tmp_path, "serial")
-
-
-def test_an_experiment_that_was_changed_by_hand_is_refused_by_readers(tmp_path: Path) -> None:
-    fb.run(small(), tmp_path, "serial")
-    file = tmp_path / "experiment.toml"
-    written = file.read_text()
-    file.write_text(written.replace("seed = 3", "seed = 4"))
-    with pytest.raises(FolderError, match="got trial 0 of another experiment"):
-        fb.Result.load(tmp_path)
-    file.write_text("".join(line for line in written.splitlines(keepends=True) if not line.startswith("version")))
-    with pytest.raises(FolderError, match=r"experiment\.toml: expected the key 'version', got environment"):
-        fb.Result.load(tmp_path)
-
-
 @pytest.mark.parametrize("keep", [0, 10, 500, -1])
 def test_a_torn_file_is_named_and_refused_and_force_computes_it_again(tmp_path: Path, keep: int) -> None:
     fb.run(small(), tmp_path, "serial")
     undisturbed = hashes(tmp_path)
-    victim = tmp_path / "trial_000002.npz"
+    (victim,) = tmp_path.glob("runs/Fed-PE-*/trial_000002.npz")
     victim.write_bytes(victim.read_bytes()[:keep])
     with pytest.raises(FolderError, match=r"trial_000002\.npz.*torn.*--force"):
         fb.run(small(), tmp_path, "serial")
@@ -158,49 +151,22 @@ def test_a_torn_file_is_named_and_refused_and_force_computes_it_again(tmp_path: 
     assert hashes(tmp_path) == undisturbed
 
 
-def test_a_file_of_another_experiment_is_named_and_refused(tmp_path: Path) -> None:
-    fb.run(small(), tmp_path / "mine", "serial")
-    fb.run(small(seed=9), tmp_path / "other", "serial")
-    (tmp_path / "other" / "trial_000001.npz").replace(tmp_path / "mine" / "trial_000001.npz")
-    with pytest.raises(FolderError, match=r"trial_000001\.npz.*another experiment.*--force"):
-        fb.run(small(), tmp_path / "mine", "serial")
-
-
-def test_a_folder_of_another_experiment_is_refused_with_what_differs(tmp_path: Path) -> None:
-    fb.run(small(), tmp_path, "serial")
-    with pytest.raises(FolderError, match=r"another experiment \(with seed = 3; without seed = 9\); choose another"):
-        fb.run(small(seed=9), tmp_path, "serial")
-
-
-def test_a_trial_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
-    fb.run(small(), tmp_path, "serial")
-    (tmp_path / "trial_000001.npz").replace(tmp_path / "trial_000004.npz")
-    with pytest.raises(FolderError, match=r"trial_000004\.npz"):
-        fb.run(small(), tmp_path, "serial")
-
-
-def test_the_folder_of_another_experiment_is_refused(tmp_path: Path) -> None:
-    fb.run(small(), tmp_path, "serial")
-    with pytest.raises(FolderError, match=r"experiment\.toml: expected a file of this experiment, got another"):
-        fb.run(small(seed=9), tmp_path, "serial")
-    assert fb.run(small(seed=9), tmp_path, "serial", force=True).experiment.seed == 9
-
-
 def test_a_full_disk_is_a_clear_error_and_finished_trials_are_intact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, room = storage.save, [2]
 
-    def save_until_full(path: Path, tree: Any) -> None:
-        if not room[0]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def save_until_full(*given: Any) -> None:
         room[0] -= 1
-        save(path, tree)
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(*given)
 
     monkeypatch.setattr(storage, "save", save_until_full)
     with pytest.raises(FolderError, match="expected a folder that can be written, got 'No space left on device'"):
         fb.run(small(), tmp_path, "serial")
     assert len(hashes(tmp_path)) == 2
+    assert not list(tmp_path.rglob("*reserved*"))
     room[0] = 99
     fb.run(small(), tmp_path, "serial")
     fb.run(small(), tmp_path / "undisturbed", "serial")
@@ -245,7 +211,7 @@ def test_no_progress_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("executor", ["serial", "processes:2"])
 def test_failing_trials_are_reported_and_the_others_finish(tmp_path: Path, executor: str) -> None:
     experiment = small(trials=8, policies=["Uniform", "Test-Fails"])
-    with pytest.raises(FailedTrials) as caught:
+    with pytest.raises(fb.FailedTrials) as caught:
         fb.run(experiment, tmp_path, executor)
     failed = {failure.trial for failure in caught.value.failures[""]}
     assert 0 < len(failed) < 8
@@ -253,13 +219,18 @@ def test_failing_trials_are_reported_and_the_others_finish(tmp_path: Path, execu
     for trial in failed:
         what = "TwoArgumentsError: no luck; while Test-Fails played"
         assert f"trial {trial} (seed {experiment.trial_seed(trial)}) failed: {what}" in str(caught.value)
-        assert f"fedbandit run {tmp_path}/experiment.toml --trial {trial} --debug" in str(caught.value)
-    assert "in agents" in caught.value.failures[""][0].trace
+        alone = f"fedbandit run {tmp_path}/experiment.toml --trial {trial} --executor serial --debug"
+        assert alone in str(caught.value)
+    first = caught.value.failures[""][0]
+    assert first.where.startswith(experiment_policies.__file__)
+    assert first.where.endswith(", in agents")
+    assert f"{what}, at {first.where}" in str(caught.value)
+    assert len(files(tmp_path)) == 8 + 8 - len(failed)  # the other policy has finished all of its trials
 
 
 def test_failing_trials_are_tried_again_by_the_next_run(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(FailedTrials) as caught:
+        with pytest.raises(fb.FailedTrials) as caught:
             fb.run(small(trials=8, policies=["Test-Fails"]), tmp_path, "serial")
     assert len(caught.value.failures[""]) + len(hashes(tmp_path)) == 8
 
@@ -275,21 +246,69 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
         Interrupted, match=f"after 3 of 5 trials, which are kept in {tmp_path}; the same command goes on"
     ):
         fb.run(small(), tmp_path, Interrupting())
-    assert len(hashes(tmp_path)) == 3
+    assert len(hashes(tmp_path)) == 3 * 3
     assert len(fb.run(small(), tmp_path, "serial").trials) == 5
 
 
-def test_a_policy_typed_into_a_function_is_refused_by_processes() -> None:
-    from fedbandit_envs.protocol.registry import policy_names, register_policy
-
+def test_a_policy_typed_into_a_function_runs_in_processes_too(tmp_path: Path) -> None:
     class Local(experiment_policies.OneArm):
         pass
 
-    if "Test-Local" not in policy_names():
-        register_policy("Test-Local", Local)
-    with pytest.raises(ValueError, match="expected one that worker processes can import, got 'Test-Local'"):
-        fb.run(small(policies=["Test-Local"]), executor="processes:2")
-    assert fb.run(small(policies=["Test-Local"]), executor="serial").trials == [0, 1, 2, 3, 4]
+    fb.register_policy("Test-Local", Local)
+    for executor in ("serial", "processes:2"):
+        fb.run(small(policies=["Test-Local"]), tmp_path / executor, executor)
+    assert hashes(tmp_path / "serial") == hashes(tmp_path / "processes:2")
+
+
+def test_a_policy_that_can_not_be_sent_to_processes_is_named() -> None:
+    lock = threading.Lock()
+
+    class Locked(experiment_policies.OneArm):
+        def agents(self, view: fb.View) -> experiment_policies.OneArmAgents:
+            with lock:
+                return super().agents(view)
+
+    fb.register_policy("Test-Locked", Locked)
+    with pytest.raises(ValueError, match="expected one that can be sent to worker processes, got 'Test-Locked'"):
+        fb.run(small(policies=["Test-Locked"]), executor="processes:2")
+    assert fb.run(small(policies=["Test-Locked"]), executor="serial").trials == [0, 1, 2, 3, 4]
+
+
+NOTEBOOK = """
+import sys
+from dataclasses import dataclass
+import fedbandit_envs as fb
+from fedbandit_baselines.yardsticks import Uniform
+
+ARMS = 3
+
+def helper(view):
+    return view.constants.num_arms - ARMS
+
+@dataclass(frozen=True)
+class Mine(Uniform):
+    def agents(self, view):
+        assert helper(view) == 0
+        return super().agents(view)
+
+fb.register_policy("Mine", Mine)
+experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Mine"], {"num_agents": 3, "num_arms": ARMS, "max_cycles": 16})
+print(fb.run(experiment, sys.argv[1], "processes:2").notes)
+"""
+
+
+def test_a_policy_typed_into_a_prompt_runs_in_processes_and_other_code_of_it_runs_again(tmp_path: Path) -> None:
+    def told(code: str) -> str:
+        # Python that reads its program from elsewhere than a file has a __main__ without one, as a notebook has.
+        ran = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=100)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert "Mine: 0 trials reused, 10 computed" in told(NOTEBOOK)
+    assert "nothing was left to compute" in told(NOTEBOOK)
+    assert "nothing was left to compute" in told("# A comment.\n" + NOTEBOOK)
+    changed = NOTEBOOK.replace("view.constants.num_arms - ARMS", "ARMS - view.constants.num_arms")
+    assert "Mine: 0 trials reused, 10 computed" in told(changed)
 
 
 SCRIPT = """
@@ -311,14 +330,14 @@ def killed_runs(tmp_path: Path, kills: int) -> None:
     for _ in range(kills):
         run = subprocess.Popen(command, stderr=subprocess.PIPE)
         wanted = len(finished) + int(rng.integers(0, 3))
-        while run.poll() is None and len(list((tmp_path / "out").glob("trial_*"))) < wanted:
+        while run.poll() is None and len(files(tmp_path / "out")) < wanted:
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.02))
         run.send_signal(signal.SIGKILL)
         run.communicate()
         for path, written in finished.items():
             assert path.stat().st_mtime_ns == written, f"{path.name} was computed again"
-        finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("trial_*")}
+        finished = {path: path.stat().st_mtime_ns for path in files(tmp_path / "out")}
     subprocess.run(command, check=True, timeout=120)
     for path, written in finished.items():
         assert path.stat().st_mtime_ns == written
@@ -368,3 +387,61 @@ def test_several_experiments_share_workers_and_have_folders_of_their_own(tmp_pat
     results = run_all({"a": small(), "b": small(seed=8)}, tmp_path, "serial")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     assert results["a"].final("Fed-PE")[0] != results["b"].final("Fed-PE")[0]
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes:1"])
+def test_a_policy_that_ends_the_program_is_a_failed_trial_for_every_executor(executor: str) -> None:
+    class Leaves(experiment_policies.OneArm):
+        def agents(self, view: fb.View) -> experiment_policies.OneArmAgents:
+            sys.exit(3)
+
+    fb.register_policy("Test-Leaves", Leaves)
+    with pytest.raises(fb.FailedTrials, match=r"failed: SystemExit: 3; while Test-Leaves played, at .*, in agents"):
+        fb.run(small(trials=1, policies=["Test-Leaves"]), executor=executor)
+
+
+OWN = """
+from fedbandit_baselines.yardsticks import Uniform
+
+class Mine(Uniform):
+    def agents(self, view):
+        return broken(view)
+
+def broken(view):
+    return view.constants.no_such_thing
+"""
+
+
+@pytest.mark.parametrize("executor", ["serial", "processes:1"])
+def test_a_policy_that_nobody_registered_runs_by_its_path_and_its_failures_name_its_line(
+    tmp_path: Path, executor: str
+) -> None:
+    (tmp_path / "own_module.py").write_text(OWN)
+    # As the installed command: the current folder is not on Python's path.
+    command = [sys.executable, "-P", "-c", "from fedbandit_envs.cli.main import main; raise SystemExit(main())"]
+    options = ["--set", "num_agents=2", "--set", "max_cycles=8", "--trials", "1", "--executor", executor]
+    environment = os.environ | {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+
+    def told(policy: str, code: int) -> str:
+        arguments = ["run", "--env", "Synthetic", "--policy", policy, *options, "--out", "out"]
+        ran = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert ran.returncode == code, ran.stderr
+        return ran.stdout + ran.stderr
+
+    failed = told("own_module:Mine", 1)
+    assert f"while Mine played, at {tmp_path}/own_module.py:9, in broken" in failed
+    assert "alone: fedbandit run out/experiment.toml --trial 0 --executor serial --debug" in failed
+    (tmp_path / "own_module.py").write_text(OWN.replace("return broken(view)", "return super().agents(view)"))
+    assert "Mine: 0 trials reused, 1 computed" in told("own_module:Mine", 0)
+    assert "own_module:Yours: expected 'module:Class' that can be imported, got none" in told("own_module:Yours", 2)
+    assert "got 'nowhere:Mine' (No module named 'nowhere')" in told("nowhere:Mine", 2)
+
+
+def test_a_run_alone_of_a_failed_trial_shows_the_traceback(tmp_path: Path) -> None:
+    with pytest.raises(fb.FailedTrials) as caught:
+        fb.run(small(trials=8, policies=["Test-Fails"]), tmp_path, "serial")
+    command = str(caught.value).splitlines()[1].removeprefix("  alone: fedbandit ").split()
+    with pytest.raises(fb.FailedTrials, match="no luck") as again:
+        main(command)
+    (note,) = again.value.__notes__  # Python shows it below the message
+    assert 'raise TwoArgumentsError("no", "luck")' in note

@@ -1,6 +1,7 @@
 """Tiny policies and tasks for the tests of experiments; a module of its own, so that worker processes can import it."""
 
 import os
+import secrets
 import signal
 import time
 from dataclasses import dataclass
@@ -69,6 +70,21 @@ class Sleeps(OneArm):
         return super().agents(view)
 
 
+@dataclass(frozen=True)
+class Marks(OneArm):
+    """Leaves a file in a folder whenever it begins, and another one when it has taken its time."""
+
+    folder: str = ""
+    seconds: float = 0.0
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        trial = view.randomness.draws(0).uniforms()[0]
+        (Path(self.folder) / f"begun {trial} {secrets.token_hex(8)}").touch()
+        time.sleep(self.seconds)
+        (Path(self.folder) / f"done {trial} {secrets.token_hex(8)}").touch()
+        return super().agents(view)
+
+
 class TwoArgumentsError(Exception):
     """Breaks a process pool when it is pickled: it can't be made again from its one argument."""
 
@@ -77,7 +93,8 @@ class TwoArgumentsError(Exception):
 
 
 def register() -> None:
-    for name, policy in (("Test-One-Arm", OneArm), ("Test-Fails", FailsSometimes), ("Test-Sleeps", Sleeps)):
+    policies = {"Test-One-Arm": OneArm, "Test-Fails": FailsSometimes, "Test-Sleeps": Sleeps, "Test-Marks": Marks}
+    for name, policy in policies.items():
         if name not in policy_names():
             register_policy(name, policy)
 

@@ -57,7 +57,7 @@ def test_one_panel_runs_only_what_it_needs(tmp_path: Path) -> None:
 
 def test_panels_share_their_runs(tmp_path: Path) -> None:
     panels.reproduce(tmp_path, "a", trials=2, executor="serial", scale=SMALL)
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/trial_*")}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/runs/*/trial_*")}
     panels.reproduce(tmp_path, "ab", trials=2, executor="serial", scale=SMALL)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
+from fedbandit_envs.experiments.identity import run_identities
 from fedbandit_envs.problems.generator import draw_instance
 
 THETA = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
@@ -233,13 +234,13 @@ def test_a_path_is_relative_to_the_current_folder(file, monkeypatch):
 
 def test_the_content_of_the_file_belongs_to_the_identity_of_an_experiment(tmp_path, file):
     experiment = fb.Experiment("fedbandit/File-v0", ["Uniform"], {"path": file, "max_cycles": 16}, trials=1)
-    before = experiment.fingerprint()
-    assert experiment.fingerprint() == before
+    (before,) = run_identities(experiment)
+    assert run_identities(experiment) == [before]
     resolved = experiment.resolved()
     assert len(resolved.arguments["sha256"]) == 64
     fb.save_problem(file, theta=THETA * 2, contexts=MU, feature_map=PHI, noise_std=0.3)
-    assert experiment.fingerprint() != before
-    assert resolved.fingerprint() == before  # it says which content it means
+    assert run_identities(experiment) != [before]
+    assert run_identities(resolved) == [before]  # it says which content it means
     with pytest.raises(ValueError, match="expected content of sha256"):
         resolved.check()
 

@@ -204,7 +204,7 @@ def test_an_experiment_can_be_swept_over_dropout_and_drawn_against_it(tmp_path: 
         "fedbandit/Synthetic-v0", ["Fed-PECD"], {"num_agents": 4, "max_cycles": 200}, trials=2, dropout=0.2
     )
     assert fb.Experiment.from_table(experiment.table()) == experiment
-    assert experiment.fingerprint() != experiment.with_argument("dropout", 0.0).fingerprint()
+    assert experiment.problem() != experiment.with_argument("dropout", 0.0).problem()
     sweep(experiment, {"dropout": [0, 0.1, 0.3]}, out=tmp_path, executor="serial")
     parameters, results = load_sweep(tmp_path)
     assert (parameters, list(results)) == (("dropout",), [(0.0,), (0.1,), (0.3,)])

@@ -148,6 +148,19 @@ class TestRegistering:
         fb.register_policy("Mine", Mine)
         assert_refused(lambda: fb.register_policy("Mine", Other), "not taken", "'Mine'")
 
+    def test_the_same_class_as_an_entry_point(self):
+        from fedbandit_agents import FedPECD
+
+        fb.register_policy("Fed-PECD", FedPECD)
+        fb.register_policy("Fed-PECD", "fedbandit_agents:FedPECD")  # by another path
+        assert fb.policy_names().count("Fed-PECD") == 1
+        assert type(fb.make_policy("Fed-PECD")) is FedPECD
+
+    def test_a_path_needs_no_name(self):
+        assert fb.make_policy("fedbandit_agents:FedPECD", delta=0.2).delta == 0.2
+        for path in ("fedbandit_agents:Nothing", "nowhere:FedPECD", ":", "fedbandit_agents:"):
+            assert_refused(lambda path=path: fb.make_policy(path), "'module:Class' that can be imported", repr(path))
+
     def test_what_is_not_a_policy(self):
         fb.register_policy("Dict", "builtins:dict")
         with pytest.raises(ValueError, match=r"'Dict' to name a subclass of fedbandit_envs\.Policy"):

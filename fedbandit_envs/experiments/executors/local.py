@@ -4,7 +4,6 @@ Results do not depend on the executor that computed them.
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from types import TracebackType
@@ -238,13 +237,19 @@ def outcomes(
     ...     dict(outcomes(executor, pow, [(2, 3), (2, 4)]))
     {(2, 3): 8, (2, 4): 16}
     """
-    waiting = deque(tasks)
+    waiting = iter(tasks)  # a task is taken when there is a worker for it, not before
+    more = True
     most = 2 * executor.workers if executor.workers > 1 else 1  # a second task for each worker, so that none waits
     running: dict[Future[Any], tuple[Any, ...]] = {}
-    while waiting or running:
-        while waiting and len(running) < most:
-            task = waiting.popleft()
-            running[executor.submit(fn, *task)] = task
+    while more or running:
+        while more and len(running) < most:
+            task = next(waiting, None)
+            if task is None:
+                more = False
+            else:
+                running[executor.submit(fn, *task)] = task
+        if not running:
+            break
         finished, _ = wait(running, return_when=FIRST_COMPLETED)
         if any(map(_lost, finished)):
             finished, _ = wait(running)  # when a worker is lost, all running futures end
