@@ -1,6 +1,7 @@
 """The command `fedbandit compare`."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.validation import one_of
 
     parameters, results = _load(options.folder)
+    for point, result in results.items():
+        for note in result.notes:
+            print(f"{_title(parameters, point)}: {note}" if parameters else note, file=sys.stderr)
     if options.format == "text" and options.table is None and options.columns is None:
         _show_all(parameters, results, options)
         return 0

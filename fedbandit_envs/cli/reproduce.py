@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.cli.tables import show
     from fedbandit_envs.paper.grid import NOTE, grid
     from fedbandit_envs.paper.panels import reproduce, verdict_table
+    from fedbandit_envs.reports.page import report
 
     panels = "".join(sorted(set(options.panel or "abcd")))
     keywords: dict[str, Any] = {"seed": options.seed, "force": options.force}
@@ -54,4 +55,5 @@ def run(options: argparse.Namespace) -> int:
         show(beyond(options.out, options.trials, executor_of(options), **keywords).goals)
         print(f"\nwritten to {Path(options.out) / 'beyond'}: report.md, goals.csv, spread.pdf, communication.pdf")
     print(f"\nwritten to {options.out}: report.md, figure.pdf, numbers.csv, verdicts.csv{', grid.csv' * options.grid}")
+    print(f"report: {report(options.out)}")
     return 0 if found.ok else 1

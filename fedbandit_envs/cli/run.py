@@ -58,8 +58,9 @@ def _write_tables(out: str, result: "Result") -> None:
     """Write the tables of all that the folder holds, which can be more than was asked for now."""
     from fedbandit_envs.experiments.reading import read_folder
     from fedbandit_envs.experiments.results import Result
+    from fedbandit_envs.reports.page import report
 
-    experiment, records, notes = read_folder(out)
+    experiment, records, notes, _ = read_folder(out)
     for note in notes:
         if note not in result.notes:
             print(note)
@@ -71,3 +72,4 @@ def _write_tables(out: str, result: "Result") -> None:
         print(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
     whole.write_tables(out)
     print(f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}")
+    print(f"report: {report(out)}")

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
@@ -13,7 +13,16 @@ from fedbandit_envs.experiments.provenance import mixture
 from fedbandit_envs.experiments.trials import Record
 
 
-def read_folder(path: str | Path) -> tuple[Experiment, list[Record], list[str]]:
+class Content(NamedTuple):
+    """What a folder of results holds."""
+
+    experiment: Experiment  #: the experiment that is shown
+    records: list[Record]  #: the trials that all its policies have finished
+    notes: list[str]  #: what a reader should know, in a line each
+    provenance: list[dict[str, str]]  #: the software and machines that computed the runs, each once
+
+
+def read_folder(path: str | Path) -> Content:
     """The experiment of a folder, the trials that all its policies have finished, and what a reader should know.
 
     Policies are compared on the same instances, so a trial counts when every policy has finished it. The notes say in
@@ -38,11 +47,13 @@ def read_folder(path: str | Path) -> tuple[Experiment, list[Record], list[str]]:
     notes = _notes(path, description, runs)
     begun = [spec for spec in experiment.policies if runs[spec.label]]
     if not begun:
-        return experiment, [], notes
+        return Content(experiment, [], notes, [])
     trials = sorted(set.intersection(*(set(runs[spec.label]) for spec in begun)))
     last = max(trial for found in runs.values() for trial in found)
     experiment = replace(experiment, policies=begun, trials=max(experiment.trials, last + 1))
-    return experiment, [_record(experiment, trial, runs) for trial in trials], notes
+    records = [_record(experiment, trial, runs) for trial in trials]
+    told = [tree["provenance"] for found in runs.values() for tree in found.values()]
+    return Content(experiment, records, notes, [one for place, one in enumerate(told) if one not in told[:place]])
 
 
 def _record(experiment: Experiment, trial: int, runs: dict[str, dict[int, dict[str, Any]]]) -> Record:

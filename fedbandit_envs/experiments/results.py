@@ -1,6 +1,6 @@
 """What an experiment found: curves and numbers over trials. `tables` has the tables made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,18 @@ class Result:
     ['Uniform']
     """
 
-    def __init__(self, experiment: Experiment, records: Sequence[Record], notes: Sequence[str] = ()):
+    def __init__(
+        self,
+        experiment: Experiment,
+        records: Sequence[Record],
+        notes: Sequence[str] = (),
+        provenance: Sequence[Mapping[str, str]] = (),
+    ):
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
         self.notes = list(notes)  #: what a reader should know, in a line each: what was reused, or is left out
+        self.provenance = list(provenance)  #: the software and machines that computed it; empty if it was not read
 
     def __repr__(self) -> str:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"

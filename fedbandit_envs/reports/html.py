@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from fedbandit_envs.experiments.results import Columns, Result
+from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.reports.series import looks, series_key
 
 _NUMBER_CLASS = ' class="number"'

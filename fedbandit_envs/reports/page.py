@@ -14,7 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.experiments.folder import EXPERIMENT_FILE, FolderError, make_folder, write_whole
+from fedbandit_envs.experiments.description import EXPERIMENT_FILE
+from fedbandit_envs.experiments.folder import FolderError, make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
@@ -73,11 +74,13 @@ def load_results(folder: Path) -> dict[str, Result]:
     """The results in a folder and below it, by the names of their folders; "" if the folder itself has one."""
     if (folder / EXPERIMENT_FILE).exists():
         return {"": Result.load(folder)}
-    found = sorted((path.parent for path in folder.rglob(EXPERIMENT_FILE)), key=_by_numbers)
+    # What `reproduce` computed beside the paper's panels has folders of its own, and reports of its own.
+    top = folder / "trials" if (folder / "trials").is_dir() else folder
+    found = sorted((path.parent for path in top.rglob(EXPERIMENT_FILE)), key=_by_numbers)
     if not found:
         got = "neither" if folder.exists() else "no such folder"
         raise FolderError(f"{folder}: expected results of run, sweep or reproduce, got {got}; check the path")
-    return {path.relative_to(folder).as_posix().removeprefix("trials/"): Result.load(path) for path in found}
+    return {path.relative_to(top).as_posix(): Result.load(path) for path in found}
 
 
 def _by_numbers(path: Path) -> list[tuple[float, str]]:

@@ -7,7 +7,8 @@ from importlib.metadata import version
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from fedbandit_envs.experiments.results import Columns, Result
+from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
 from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
@@ -232,7 +233,10 @@ def settings_section(results: Mapping[str, Result]) -> str:
     )
     packages = ("fedbandit-envs", "numpy", "scipy", "matplotlib")
     versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
-    written = facts([f"This page was written with {', '.join(versions)}."])
+    computed = [", ".join(f"{n} {v}" for n, v in one.items()) for each in results.values() for one in each.provenance]
+    told = [f"Runs were computed with {text}." for text in dict.fromkeys(computed)]
+    told += [note for result in results.values() for note in result.notes]
+    written = facts([*told, f"This page was written with {', '.join(versions)}."])
     return section("settings", "Configuration", how, f"<pre>{escape(command)}</pre>", texts, written)
 
 

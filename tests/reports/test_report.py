@@ -166,6 +166,14 @@ def test_a_result_without_a_folder_needs_a_path(result: fb.Result) -> None:
         fb.report(result)
 
 
+def test_the_page_says_what_computed_the_runs(tmp_path: Path) -> None:
+    fb.run(small(trials=2), tmp_path, "serial")
+    (found,) = fb.Result.load(tmp_path).provenance
+    text = " ".join(fb.report(tmp_path).read_text().split())
+    assert f"Runs were computed with package {found['package']}, " in text
+    assert f"kernel {found['kernel']}, platform {found['platform']}" in text
+
+
 def test_a_sweep_is_drawn_against_its_values(tmp_path: Path) -> None:
     sweep(small(trials=2), {"num_agents": [2, 10]}, tmp_path, "serial")
     text = fb.report(tmp_path).read_text()
