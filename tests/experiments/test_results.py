@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import experiment_policies  # noqa: F401 - registers its policies
 import numpy as np
 import pytest
 from scipy import stats

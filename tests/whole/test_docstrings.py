@@ -17,7 +17,7 @@ WITHOUT_EXAMPLES = ("_compiled", ".flower", ".__main__")
 
 def modules_of(package: ModuleType) -> list[str]:
     found = [module.name for module in walk_packages(package.__path__, f"{package.__name__}.")]
-    return [name for name in found if not name.endswith(WITHOUT_EXAMPLES)]
+    return [package.__name__, *(name for name in found if not name.endswith(WITHOUT_EXAMPLES))]
 
 
 @pytest.mark.parametrize(
