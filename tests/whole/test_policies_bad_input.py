@@ -159,7 +159,7 @@ class TestRegistering:
     def test_a_path_needs_no_name(self):
         assert fb.make_policy("fedbandit_agents:FedPECD", delta=0.2).delta == 0.2
         for path in ("fedbandit_agents:Nothing", "nowhere:FedPECD", ":", "fedbandit_agents:"):
-            assert_refused(lambda path=path: fb.make_policy(path), "'module:Class' that can be imported", repr(path))
+            assert_refused(lambda path=path: fb.make_policy(path), "'module:Class' that can be imported", path)
 
     def test_what_is_not_a_policy(self):
         fb.register_policy("Dict", "builtins:dict")
