@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.experiments.experiment import Experiment, ExperimentError, PolicySpec, read_table
+from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.identity import RESULT_FORMAT
+from fedbandit_envs.experiments.settings import ExperimentError, read_table
 
 EXPERIMENT_FILE = "experiment.toml"
 RUNS = "runs"  # the folder with a folder for each run

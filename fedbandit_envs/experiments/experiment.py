@@ -7,28 +7,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fedbandit_envs.arrays import short
 from fedbandit_envs.envs.ids import id_of
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
+from fedbandit_envs.experiments.settings import (
+    ExperimentError,
+    check_keys,
+    check_text,
+    plain,
+    plain_table,
+    read_table,
+)
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.storage import write_whole
-from fedbandit_envs.validation import nearest, whole_number
+from fedbandit_envs.validation import whole_number
 
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
 _OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
-
-
-class ExperimentError(ValueError):
-    """An experiment that can't be read or run as it is written."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class PolicySpec:
     label: str = ""  #: the name in tables and figures; by default the name and the parameters
 
     def __post_init__(self) -> None:
-        _check_text("name of a policy", self.name)
-        _check_text(f"label of {self.name}", self.label)
-        object.__setattr__(self, "parameters", _plain_table(f"parameters of {self.name}", self.parameters))
+        check_text("name of a policy", self.name)
+        check_text(f"label of {self.name}", self.label)
+        object.__setattr__(self, "parameters", plain_table(f"parameters of {self.name}", self.parameters))
         object.__setattr__(self, "label", self.label or self._default_label())
 
     def _default_label(self) -> str:
@@ -70,7 +72,7 @@ class PolicySpec:
                 f"policies: expected names, or tables with a name, got {value!r}; "
                 "use {'name': 'Fed-PECD', 'parameters': {'delta': 0.1}}"
             )
-        _check_keys("policies", value, ("name", "parameters", "label"))
+        check_keys("policies", value, ("name", "parameters", "label"))
         return cls(**value)
 
     def make(self) -> Policy:
@@ -115,7 +117,7 @@ class Experiment:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _check_text("environment", self.environment)
+        check_text("environment", self.environment)
         object.__setattr__(self, "environment", id_of(self.environment))
         if isinstance(self.policies, (str, Mapping)) or not isinstance(self.policies, Sequence) or not self.policies:
             raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
@@ -127,7 +129,7 @@ class Experiment:
                     f"policies: expected different labels, got {label!r} {labels.count(label)} times; set label"
                 )
         object.__setattr__(self, "policies", specs)
-        object.__setattr__(self, "arguments", _plain_table("arguments", self.arguments))
+        object.__setattr__(self, "arguments", plain_table("arguments", self.arguments))
         if whole_number("trials", self.trials, at_least=1) > MOST_TRIALS:
             raise ExperimentError(f"trials: expected at most {MOST_TRIALS:,}, got {self.trials}")
         whole_number("seed", self.seed, at_least=0)
@@ -217,7 +219,7 @@ class Experiment:
         What the file in a folder of results says about its files is left out: the experiment can be run anywhere.
         """
         known = ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout")
-        _check_keys(source, table, (*known, *_OF_FOLDERS))
+        check_keys(source, table, (*known, *_OF_FOLDERS))
         for name in ("environment", "policies"):
             if name not in table:
                 raise ExperimentError(f"{source}: expected the key {name!r}, got {', '.join(table) or 'nothing'}")
@@ -244,40 +246,6 @@ class Experiment:
         write_whole(path, self.text(path.suffix).encode())
 
 
-def read_table(path: str | Path) -> Mapping[str, Any]:
-    """The table of settings in a .toml or .json file."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ExperimentError(f"{path}: expected a readable experiment file, got {reason}; check the path") from error
-    return _parsed(text, path)
-
-
-def _parsed(text: str, path: Path) -> Mapping[str, Any]:
-    import tomllib
-
-    try:
-        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:  # both decoders' errors are ValueErrors
-        raise ExperimentError(f"{path}: expected {path.suffix.lstrip('.').upper() or 'TOML'}, got {error}") from error
-    if not isinstance(table, dict):
-        raise ExperimentError(f"{path}: expected a table of settings, got {type(table).__name__}")
-    return table
-
-
-def _check_text(name: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise ExperimentError(f"{name}: expected text, got {value!r}")
-
-
-def _check_keys(source: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in table:
-        if key not in known:
-            raise ExperimentError(f"{source}: expected keys among {', '.join(known)}, got {key!r}{nearest(key, known)}")
-
-
 def _defaults(function: Any) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: plain(p.name, p.default) for p in parameters if p.default is not None and p.default is not p.empty}
@@ -286,25 +254,3 @@ def _defaults(function: Any) -> dict[str, Any]:
 def _parameters(policy: Policy) -> dict[str, Any]:
     values = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
     return {name: plain(name, value) for name, value in values.items() if value is not None}
-
-
-def _plain_table(name: str, table: Any) -> dict[str, Any]:
-    if not isinstance(table, Mapping):
-        raise ExperimentError(f"{name}: expected a table of names and values, got {table!r}")
-    return {str(key): plain(f"{name}, {key}", value) for key, value in table.items()}
-
-
-def plain(name: str, value: Any) -> Any:
-    """`value` as numbers, strings, booleans and lists of them: what TOML and JSON can hold."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [plain(name, item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        raise ExperimentError(f"{name}: expected a finite number, got {value}")
-    if not isinstance(value, (bool, int, float, str)):
-        raise ExperimentError(
-            f"{name}: expected numbers, strings, booleans or lists of them, got {type(value).__name__}; an experiment "
-            "is plain data, so play other objects with fb.play"
-        )
-    return value

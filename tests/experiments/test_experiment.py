@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedbandit_envs as fb
-from fedbandit_envs.experiments.experiment import ExperimentError
 from fedbandit_envs.experiments.identity import run_identities
+from fedbandit_envs.experiments.settings import ExperimentError
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json"])

@@ -1,0 +1,73 @@
+"""Tables of settings as TOML and JSON hold them: reading them, and refusing what they can't be."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.validation import nearest
+
+
+class ExperimentError(ValueError):
+    """An experiment that can't be read or run as it is written."""
+
+
+def read_table(path: str | Path) -> Mapping[str, Any]:
+    """The table of settings in a .toml or .json file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ExperimentError(f"{path}: expected a readable experiment file, got {reason}; check the path") from error
+    return _parsed(text, path)
+
+
+def _parsed(text: str, path: Path) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:  # both decoders' errors are ValueErrors
+        raise ExperimentError(f"{path}: expected {path.suffix.lstrip('.').upper() or 'TOML'}, got {error}") from error
+    if not isinstance(table, dict):
+        raise ExperimentError(f"{path}: expected a table of settings, got {type(table).__name__}")
+    return table
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse what is no text; `name` names the setting in the error."""
+    if not isinstance(value, str):
+        raise ExperimentError(f"{name}: expected text, got {value!r}")
+
+
+def check_keys(source: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse a table that has other keys than `known`; `source` names the table in the error."""
+    for key in table:
+        if key not in known:
+            raise ExperimentError(f"{source}: expected keys among {', '.join(known)}, got {key!r}{nearest(key, known)}")
+
+
+def plain_table(name: str, table: Any) -> dict[str, Any]:
+    """A table whose values TOML and JSON can hold; anything else is refused."""
+    if not isinstance(table, Mapping):
+        raise ExperimentError(f"{name}: expected a table of names and values, got {table!r}")
+    return {str(key): plain(f"{name}, {key}", value) for key, value in table.items()}
+
+
+def plain(name: str, value: Any) -> Any:
+    """`value` as numbers, strings, booleans and lists of them: what TOML and JSON can hold."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(name, item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        raise ExperimentError(f"{name}: expected a finite number, got {value}")
+    if not isinstance(value, (bool, int, float, str)):
+        raise ExperimentError(
+            f"{name}: expected numbers, strings, booleans or lists of them, got {type(value).__name__}; an experiment "
+            "is plain data, so play other objects with fb.play"
+        )
+    return value
