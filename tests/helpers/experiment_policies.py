@@ -78,6 +78,7 @@ class Marks(OneArm):
     seconds: float = 0.0
 
     def agents(self, view: fb.View) -> "OneArmAgents":
+        assert self.folder, "give a folder, or the files lie where the tests were started"
         trial = view.randomness.draws(0).uniforms()[0]
         (Path(self.folder) / f"begun {trial} {secrets.token_hex(8)}").touch()
         time.sleep(self.seconds)
