@@ -24,13 +24,17 @@ from .envs.wrappers import RecordRegret as RecordRegret
 from .experiments.aggregates import aggregate as aggregate
 from .experiments.aggregates import improvements as improvements
 from .experiments.aggregates import performance_profiles as performance_profiles
+from .experiments.computing import CallbackError as CallbackError
 from .experiments.computing import FinishedRun as FinishedRun
 from .experiments.experiment import Experiment as Experiment
 from .experiments.experiment import PolicySpec as PolicySpec
 from .experiments.failures import FailedTrials as FailedTrials
+from .experiments.folder import FolderError as FolderError
+from .experiments.log import JsonLines as JsonLines
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
+from .experiments.settings import ExperimentError as ExperimentError
 from .experiments.sweeps import load_sweep as load_sweep
 from .experiments.sweeps import sweep as sweep
 from .experiments.sweeps import sweep_table as sweep_table

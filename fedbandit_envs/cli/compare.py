@@ -25,14 +25,16 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit compare`."""
+    from fedbandit_envs.experiments.tables import TABLES
+
     parser.add_argument("folder", help="results of run or sweep")
     parser.add_argument("--at", metavar="T1,T2", help="compare at these steps too, not at the end alone")
     add_kind(parser)
     parser.add_argument(
         "--table",
         metavar="NAME",
-        help="show one table: summary, trials, agents, curves (means by step), paths (every trial by step) or "
-        "comparisons (default: summary; as text also comparisons, and curves with --at)",
+        help=f"show one table: {', '.join(TABLES)}. curves has means by step, paths every trial by step (default: "
+        "summary; as text also comparisons, and curves with --at)",
     )
     parser.add_argument(
         "--columns",
@@ -161,7 +163,7 @@ def _latex(
     titled = {_title(parameters, point): table for point, table in tables.items()}
     if what != "summary":
         known = list(next(iter(tables.values())))
-        explained = note(what, known, max(len(result.trials) for result in results.values()))
+        explained = note(what, names or known, max(len(result.trials) for result in results.values()))
         return latex.booktabs(titled, names or known, latex.escaped(explained))
     compared = [result.table("comparisons", options.kind) for result in results.values()]
     groups = {title: (table, found) for (title, table), found in zip(titled.items(), compared, strict=True)}
@@ -171,7 +173,7 @@ def _latex(
 
 
 def _knowing_the_truth(result: "Result") -> list[str]:
-    """The labels of policies that are shown the true means, as the Oracle; policies that aren't installed count not."""
+    """The labels of policies that are shown the true means, as the Oracle; a policy that is not installed is not among them."""
     from fedbandit_envs.protocol.registry import policy_class, policy_names
 
     known = set(policy_names())

@@ -56,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code. Wrong grammar and `--help` end in SystemExit instead, as argparse does it.
     """
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser(words).parse_args(words)
     try:
         code = COMMANDS[options.command].run(options)
         sys.stdout.flush()
@@ -93,8 +94,13 @@ def tell_error(error: Exception) -> int:
     return 2 if isinstance(error, ValueError) else 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line, with a parser for each command."""
+def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line, with a parser for each command.
+
+    Args:
+        words: the words that will be parsed. Only commands that are among them get their arguments, because these are
+            made from tables of the library, which take time to import. None: all commands.
+    """
     examples = [command.EXAMPLES[0] for command in COMMANDS.values()]
     top = argparse.ArgumentParser(
         prog="fedbandit",
@@ -116,7 +122,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
-        command.add_arguments(one)
+        if words is None or name in words:
+            command.add_arguments(one)
     return top
 
 

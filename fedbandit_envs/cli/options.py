@@ -63,13 +63,13 @@ def show_plan(experiment: "Experiment", settings: int = 1) -> None:
 
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
     """Add the options that say where results go and who computes them; `out` is the default folder."""
+    from fedbandit_envs.experiments.executors.local import executor_help
+
     group = parser.add_argument_group("how to run it")
     default = f"default: {out}" if out else "default: keep nothing"
     group.add_argument("--out", metavar="FOLDER", default=out, help=f"the results; trials there are kept ({default})")
     group.add_argument("--workers", type=int, metavar="N", help="processes (default: one for each processor)")
-    group.add_argument(
-        "--executor", metavar="NAME", help="serial, processes[:N], ray[:ADDRESS] or dask[:ADDRESS] (default: processes)"
-    )
+    group.add_argument("--executor", metavar="NAME", help=f"{executor_help()} (default: processes)")
     group.add_argument(
         "--force", action="store_true", help="remove torn or foreign files in the folder, not refuse them"
     )
@@ -103,14 +103,18 @@ def _described(options: argparse.Namespace) -> "Experiment":
         from fedbandit_envs.paper.panels import paper_experiment
 
         if options.file is not None or options.env is None:
-            raise ValueError("--paper: expected --env Synthetic or --env MovieLens beside it, and no FILE")
+            came = f"the file {options.file}" if options.file is not None else "no --env"
+            raise ValueError(f"--paper: expected --env Synthetic or --env MovieLens beside it, got {came}")
         experiment = paper_experiment(id_of(options.env))
     elif options.file is not None:
         experiment = Experiment.read(options.file)
         if options.env is not None:
             experiment = replace(experiment, environment=id_of(options.env))
     elif options.env is None or not policies:
-        raise ValueError("expected an experiment FILE, or --env and --policy; `fedbandit list` shows their names")
+        came = "no --policy" if options.env is not None else "neither"
+        raise ValueError(
+            f"expected an experiment FILE, or --env and --policy, got {came}; `fedbandit list` shows names"
+        )
     else:
         experiment = Experiment(id_of(options.env), policies)
     return replace(experiment, policies=policies) if policies else experiment

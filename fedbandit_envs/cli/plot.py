@@ -16,9 +16,9 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit plot`."""
     parser.add_argument("folder", help="results of run or sweep")
-    parser.add_argument(
-        "--figure", metavar="NAME", help="regret, communication, active, agents or differences; default: all"
-    )
+    from fedbandit_envs.reports.plotting import FIGURES
+
+    parser.add_argument("--figure", metavar="NAME", help=f"one of {', '.join(FIGURES)}; default: all")
     add_kind(parser)
     parser.add_argument(
         "--log-axes", choices=("x", "y", "xy"), help="logarithmic axes; default: what suits each figure"

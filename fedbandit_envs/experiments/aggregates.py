@@ -31,7 +31,7 @@ from fedbandit_envs.seeding import generator
 from fedbandit_envs.validation import one_of, real_array
 
 DRAWS = 2000  # bootstrap samples
-THRESHOLDS = tuple(step / 20 for step in range(31))  # of a performance profile: 0 to 1.5 times the reference
+THRESHOLDS = tuple(step / 20 for step in range(31))  # where a performance profile is read: 0 to 1.5 times the reference
 _SEED = 20240229  # the same trials give the same intervals
 
 

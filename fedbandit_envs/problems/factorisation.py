@@ -12,11 +12,11 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-RIDGE = 0.5
-ITERATIONS = 1000
+RIDGE = 0.5  # the weight of the penalty on large factors
+ITERATIONS = 1000  # how often both factors are updated
 MEDIAN_NORM_SQUARED = np.sqrt(0.32)  # the geometric middle of [0.4, 0.8], where MovieLens' eligible users lie
-_STARTS = 20  # of k-means; the best one is kept
-_SWEEPS = 300  # of k-means, at most
+_STARTS = 20  # how often k-means starts anew; the best clusters are kept
+_SWEEPS = 300  # how often k-means moves its centres at most
 
 
 def masked_nmf(

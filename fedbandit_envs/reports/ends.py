@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_MOST_STEPS = 400  # of a step function
-_OF_PAIRS = ("policy", "against", "difference", "low", "high")  # columns of the table of comparisons
+_MOST_STEPS = 400  # a step function with more steps is thinned out
+_PAIR_COLUMNS = ("policy", "against", "difference", "low", "high")  # what is drawn of the table of comparisons
 
 
 def regret_against(
@@ -190,7 +190,7 @@ def _differences_to(best: str, result: Result, kind: str) -> dict[str, tuple[flo
     """The mean paired difference of each policy to `best` with the ends of its interval; one trial has no interval."""
     pairs = result.table("comparisons", kind)
     found = {best: (0.0, 0.0, 0.0)}
-    for first, second, *numbers in zip(*(pairs.get(name, []) for name in _OF_PAIRS), strict=True):
+    for first, second, *numbers in zip(*(pairs.get(name, []) for name in _PAIR_COLUMNS), strict=True):
         mean, low, high = numbers
         if second == best:
             found[first] = (mean, low, high)

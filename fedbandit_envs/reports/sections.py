@@ -70,7 +70,7 @@ def headline(result: Result) -> list[str]:
     whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
     lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
     pairs = result.table("comparisons")
-    if pairs and done > 1:
+    if pairs["p_holm"] and done > 1:
         different = sum(p_value < 0.05 for p_value in pairs["p_holm"])
         lines.append(
             f"{different} of {len(pairs['p_holm'])} pairs of policies differ at the level of 5 %, corrected by Holm."

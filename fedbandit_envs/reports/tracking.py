@@ -5,11 +5,12 @@ trial, with the curves of `METRICS` over the steps. Trackers are extras, and eac
 None of them needs an account or a network: TensorBoard and Weights & Biases write folders, MLflow a sqlite file.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import quote
 
+from fedbandit_envs.experiments.computing import FinishedRun
 from fedbandit_envs.validation import needs, one_of
 
 #: The curves that are handed on, by their names in `Result.curve`.
@@ -17,35 +18,7 @@ METRICS = ("mean_regret", "worst_regret", "active_arms", "settled_share", "wrong
 _LARGEST_BATCH = 1000  # metrics that MLflow takes at once
 
 
-class Finished(Protocol):
-    """What a callback is told about a run, as far as trackers need it; `FinishedRun` is one."""
-
-    @property
-    def experiment(self) -> str:
-        """The name of the experiment in `run_all`."""
-
-    @property
-    def label(self) -> str:
-        """The policy."""
-
-    @property
-    def trial(self) -> int:
-        """The number of the trial."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the trial."""
-
-    @property
-    def seconds(self) -> float:
-        """How long the run took."""
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        """The steps and the curves of the run."""
-
-
-Callback = Callable[[Finished], None]
+Callback = Callable[[FinishedRun], None]
 
 
 class Point(NamedTuple):
@@ -67,7 +40,7 @@ def tensorboard(folder: str | Path) -> Callback:
     needs("tensorboard", extra="tensorboard")
     from tensorboard.summary import Writer
 
-    def log(finished: Finished) -> None:
+    def log(finished: FinishedRun) -> None:
         # Quoted, because a label can hold any character, and a folder can't.
         writer = Writer(str(Path(folder) / quote(_name(finished), safe=" (),=")))
         for point in _points(finished):
@@ -96,7 +69,7 @@ def mlflow(uri: str = "sqlite:///mlflow.db", experiment: str = "fedbandit") -> C
     known = client.get_experiment_by_name(experiment)
     number = known.experiment_id if known else client.create_experiment(experiment)
 
-    def log(finished: Finished) -> None:
+    def log(finished: FinishedRun) -> None:
         started = client.create_run(number, run_name=_name(finished))
         parameters = [Param(name, str(value)) for name, value in _identity(finished).items()]
         tags = [RunTag("policy", finished.label)]
@@ -126,7 +99,7 @@ def wandb(project: str = "fedbandit", folder: str | Path = ".", mode: str = "off
 
     Path(folder).mkdir(parents=True, exist_ok=True)
 
-    def log(finished: Finished) -> None:
+    def log(finished: FinishedRun) -> None:
         settings = tracker.Settings(silent=True, console="off")
         started = tracker.init(
             project=project,
@@ -148,14 +121,14 @@ def wandb(project: str = "fedbandit", folder: str | Path = ".", mode: str = "off
     return log
 
 
-def _name(finished: Finished) -> str:
+def _name(finished: FinishedRun) -> str:
     """What a tracker calls a run."""
     return " ".join(
         [*([finished.experiment] if finished.experiment else []), finished.label, f"trial {finished.trial}"]
     )
 
 
-def _identity(finished: Finished) -> dict[str, str | int]:
+def _identity(finished: FinishedRun) -> dict[str, str | int]:
     return {
         "experiment": finished.experiment,
         "policy": finished.label,
@@ -164,7 +137,7 @@ def _identity(finished: Finished) -> dict[str, str | int]:
     }
 
 
-def _points(finished: Finished) -> Iterator[Point]:
+def _points(finished: FinishedRun) -> Iterator[Point]:
     """Every value of every metric, curve by curve."""
     record = finished.record
     for name in METRICS:

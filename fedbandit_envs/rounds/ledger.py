@@ -58,7 +58,7 @@ class Ledger:
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast; `direction` is "up" or "down"."""
         column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
-        receivers = len(self._added_up) if message.agents is None else 1  # of the whole message, of each row
+        receivers = len(self._added_up) if message.agents is None else 1  # a broadcast is charged to every agent
         totals = self._rounds[-1]
         totals[1 + column] += receivers if message.agents is None else len(message.agents)
         for cost in message.costs:

@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
-from fedbandit_envs.rounds.carrier import Delivery, ViaServer
+from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
 from fedbandit_envs.rounds.checks import check_faults, check_plays, checked_environment
 from fedbandit_envs.rounds.faults import Faults
@@ -103,8 +103,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
                 f"max_cycles: expected more than the {uncounted} steps that {type(self.policy).__name__} does not "
                 f"count, got {self.constants.horizon}; raise it"
             )
-        server = self._server_side(ServerView.of_run(self.constants, self.bandit.episode_seed))
-        self.carrier = ViaServer(server, self.constants.num_agents, self._faults, self.bandit.episode_seed)
+        self.carrier = self._make_carrier()
         self._pending: Message | None = None
         self._taken = 0
         self._idle = 0
@@ -115,6 +114,12 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
 
     def _agent_side(self, view: View) -> AgentSide:
         return self.policy.agents(view)
+
+    def _make_carrier(self) -> Carrier:
+        """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
+        seed = self.bandit.episode_seed
+        server = self._server_side(ServerView.of_run(self.constants, seed))
+        return ViaServer(server, self.constants.num_agents, self._faults, seed)
 
     def _server_side(self, view: ServerView) -> ServerSide:
         return self.policy.server(view)

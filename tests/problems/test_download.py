@@ -11,6 +11,7 @@ import zipfile
 import pytest
 from http_answers import Server, body, silence, without_length
 
+from fedbandit_envs import validation
 from fedbandit_envs.problems.movielens import download as module
 from fedbandit_envs.problems.movielens.download import DownloadError, download
 
@@ -178,6 +179,7 @@ def test_a_full_disk_or_an_interrupt_leaves_no_half_file(
 
 def test_without_pooch_the_extra_is_named_and_nothing_left(tmp_path, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ModuleNotFoundError, match=r'pip install "fedbandit-envs\[data\]"'):
+    monkeypatch.setattr(validation, "find_spec", lambda package: None)
+    with pytest.raises(ImportError, match=r"data: expected pooch to be installed, .*fedbandit-envs\[data\]"):
         download(folder)
     assert os.listdir(tmp_path) == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedbandit_envs.problems.movielens.ratings import RATINGS_SHA256
 from fedbandit_envs.storage import write_whole
+from fedbandit_envs.validation import needs
 
 MOVIELENS_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
 MOVIELENS_SHA256 = "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"
@@ -65,13 +66,10 @@ def _folder(folder: Path) -> Iterator[Path]:
 
 def _archive(place: Path) -> Path:
     """The zip file of MovieLens-100K, downloaded into the folder `place` and checked."""
-    try:
-        import pooch
-        from requests.exceptions import RequestException
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'downloading MovieLens-100K needs pooch: pip install "fedbandit-envs[data]"', name=error.name
-        ) from error
+    needs("pooch", extra="data", instead="get the zip file by other means and use the u.data in it")
+    import pooch
+    from requests.exceptions import RequestException
+
     try:
         return Path(
             pooch.retrieve(
