@@ -23,7 +23,14 @@ _RANGE_TOLERANCE = 1e-6  # a direction with a larger share outside the range of 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
-    """One phase of phased elimination, as the messages of a run tell it."""
+    """One phase of phased elimination, as the messages of a run tell it; `phases` gives those of a run.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> first = phases(fb.play(env, fb.make_policy("Fed-PECD"), seed=0, record=True))[0]
+    >>> first.number, bool(first.before.all())
+    (1, True)
+    """
 
     number: int  #: p, from 1
     estimates: FloatArray  #: (M, K) r, the predicted mean rewards, from what the server sent before the phase

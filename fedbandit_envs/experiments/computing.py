@@ -18,7 +18,14 @@ _PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 
 class FinishedRun(NamedTuple):
-    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk."""
+    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
+    >>> result = run(experiment, executor="serial", callbacks=[lambda finished: print(finished.label, finished.trial)])
+    Uniform 0
+    Uniform 1
+    """
 
     experiment: str  #: the name of the experiment in `run_all`, "" in `run`
     label: str  #: the policy

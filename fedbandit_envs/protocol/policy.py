@@ -51,6 +51,16 @@ class AgentSide(Side, ABC):
     over processes in any way. That holds if the agent axis comes first and is never a matrix dimension of a product.
     Elementwise operations, sums over other axes, plain `einsum`, stacked `matmul`, `solve` and `eigh` are safe;
     `(n, d) @ (d, d)`, `tensordot` and `einsum(optimize=True)` are not.
+
+    >>> class Counting(AgentSide):
+    ...     def __init__(self, view):
+    ...         self.view = view
+    ...
+    ...     def plan(self, down, remaining):  # every arm once, then again
+    ...         return Plan.explore_each(1, len(self.view.agents), self.view.constants.num_arms)
+    ...
+    ...     def report(self, feedback):
+    ...         return Message("sums", {"sums": feedback.sums()}, self.view.agents)
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
@@ -69,6 +79,12 @@ class ServerSide(Side, ABC):
     """The server's side of a policy: it answers what the agents report.
 
     It may hear from any subset of the agents, because reports can be lost. Rows come sorted by the agents' numbers.
+
+    >>> class Averaging(ServerSide):
+    ...     def answer(self, up):
+    ...         return Message("mean", {"mean": up["sums"].mean(axis=0)})  # to all: it names no agents
+    >>> Averaging().answer(Message("sums", {"sums": np.eye(2)}, np.arange(2)))["mean"]
+    array([0.5, 0.5])
     """
 
     @abstractmethod

@@ -90,7 +90,11 @@ def _has_path(registered: str | type[Any]) -> bool:
 
 
 def policy_names() -> list[str]:
-    """The names of all policies."""
+    """The names of all policies: those that are installed, and those that were registered.
+
+    >>> "Fed-PECD" in policy_names()
+    True
+    """
     return sorted(_installed_policies() | _registered)
 
 

@@ -27,7 +27,16 @@ class Fault:
 
 
 class QuorumLost(RuntimeError):
-    """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all."""
+    """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=4, max_cycles=100)
+    >>> faults = fb.Faults(schedule={0: [0], 1: [0]}, quorum=0.75)
+    >>> fb.play(env, fb.make_policy("Fed-PECD"), seed=0, faults=faults)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.rounds.faults.QuorumLost: round 0: expected to hear from at least 75% of 4 agents, got 2 ...
+    """
 
 
 @dataclass(frozen=True)
