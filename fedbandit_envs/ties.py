@@ -17,15 +17,17 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 
 TIE = 1e-9
+#: The factor on a number that is rounded up: one that is whole but for rounding stays at the whole number.
+JUST_WHOLE = 1 - TIE
 
 
 def rounding(magnitudes: FloatArray) -> FloatArray:
-    """How far numbers of such magnitudes (n, K) may differ and still count as equal, for each row (n, 1).
+    """How far numbers of such magnitudes (n, K) may differ and still count as equal, for each row (n,).
 
-    >>> float(rounding(np.array([[0.5, 2.0]]))[0, 0])
-    2e-09
+    >>> rounding(np.array([[0.5, 2.0], [0.0, 0.0]]))
+    array([2.e-09, 0.e+00])
     """
-    return TIE * np.maximum.reduce(magnitudes, axis=1, keepdims=True)
+    return TIE * np.maximum.reduce(magnitudes, axis=1)
 
 
 def first_largest(values: FloatArray, tolerance: FloatArray | None = None) -> IntArray:
@@ -33,12 +35,14 @@ def first_largest(values: FloatArray, tolerance: FloatArray | None = None) -> In
 
     Args:
         values: numbers (n, K); minus infinity stands for a position that can't be chosen.
-        tolerance: how far values may differ and still count as equal, (n, 1); None takes `rounding` of the values.
+        tolerance: how far values may differ and still count as equal, (n,); None takes `rounding` of the values.
 
     >>> first_largest(np.array([[0.1, 0.3, 0.1 + 0.2]]))  # the last two are 0.3, but for rounding
     array([1])
     """
     if tolerance is None:
         tolerance = rounding(np.where(np.isfinite(values), np.abs(values), 0))
-    largest = np.maximum.reduce(values, axis=1, keepdims=True)
-    return np.asarray((values >= largest - tolerance).argmax(axis=1), dtype=np.int64)
+    place = values.argmax(axis=1)  # to look up the largest values is faster than to ask for them
+    place += np.arange(0, values.size, values.shape[1])
+    least = values.take(place) - tolerance
+    return (values >= least[:, None]).argmax(axis=1)

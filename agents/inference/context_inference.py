@@ -32,6 +32,7 @@ from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.ties import JUST_WHOLE
 from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
 # Before the first round all agents together pull an arm this often for each of the d unknowns of its theta.
@@ -185,7 +186,8 @@ class InferringAgents(AgentSide):
     def _next_end(self, elapsed: int) -> int:
         """The step at which the next plan ends: the plans of a phase grow geometrically, as the phases do."""
         for batch in range(1, self.policy.batches):
-            end = math.ceil(self.phase_start * self.policy.growth ** (batch / self.policy.batches))
+            factor = self.policy.growth ** (batch / self.policy.batches)
+            end = math.ceil(self.phase_start * factor * JUST_WHOLE)
             if end > elapsed:
                 return min(end, self.phase_end)
         return self.phase_end
