@@ -156,7 +156,7 @@ class Gaussian(ContextDistribution):
         nothing = np.zeros((self.num_agents, len(theta)))
         root = self.common_root(feature_map)
         if root is not None:
-            return np.matmul(theta, root), nothing
+            return np.einsum("ad,mde->mae", theta, root), nothing
         if isinstance(feature_map, Table) and self._std is not None:  # the rows of the table are independent
             scaled = theta * np.broadcast_to(self._std, self.mean.shape).reshape(-1, *theta.shape)
             return np.zeros((*nothing.shape, 0)), np.einsum("mad,mad->ma", scaled, scaled)

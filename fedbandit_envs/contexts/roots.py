@@ -1,4 +1,4 @@
-"""Roots of covariances, in elementwise steps alone, so that contexts have the same bits on every CPU."""
+"""Roots of small matrices, in elementwise steps alone, so that they have the same bits on every CPU."""
 
 import numpy as np
 
@@ -31,4 +31,24 @@ def matrix_root(covariance: FloatArray) -> FloatArray:
         root[:, :, column] = entries
         left -= entries[:, :, None] * entries[:, None, :]
         left[rows, pivot] = left[rows, :, pivot] = 0
+    return root
+
+
+def inverse_root(matrices: FloatArray) -> FloatArray:
+    """R (..., q, q), lower triangular, with R^T R = A^-1 for positive definite matrices A (..., q, q).
+
+    R is the inverse of Cholesky's factor of A.
+
+    >>> inverse_root(np.array([[4.0, 2.0], [2.0, 2.0]]))
+    array([[ 0.5,  0. ],
+           [-0.5,  1. ]])
+    """
+    q = matrices.shape[-1]
+    left, root = matrices.copy(), np.broadcast_to(np.eye(q), matrices.shape).copy()
+    for row in range(q):
+        scale = np.sqrt(left[..., row, row])[..., None]
+        factors = (left[..., row + 1 :, row] / scale)[..., None]
+        for side in (left, root):
+            side[..., row, :] /= scale
+            side[..., row + 1 :, :] -= factors * side[..., None, row, :]
     return root

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedbandit_envs.contexts import quadrature
-from fedbandit_envs.contexts.roots import matrix_root
+from fedbandit_envs.contexts.roots import inverse_root, matrix_root
 
 
 def product(root):
@@ -49,3 +49,12 @@ def test_the_hermite_rule_is_numpys(nodes):
 def test_points_of_many_dimensions_have_covariance_one():
     points, weights = quadrature.standard_normal_rule(7)
     np.testing.assert_allclose(np.einsum("s,si,sj->ij", weights, points, points), np.eye(7), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("q", [0, 1, 2, 5])
+def test_an_inverse_root_is_the_inverse_of_the_triangular_factor(q):
+    vectors = np.random.default_rng(q).normal(size=(4, 3, q, q))
+    matrices = np.eye(q) + np.einsum("...ij,...kj->...ik", vectors, vectors)
+    kept, root = matrices.copy(), inverse_root(matrices)
+    np.testing.assert_allclose(root, np.linalg.inv(np.linalg.cholesky(matrices)), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(matrices, kept)
