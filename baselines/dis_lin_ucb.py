@@ -11,6 +11,7 @@ from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, places
 from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.ties import first_largest, rounding
 from fedbandit_envs.validation import check_fields, checked, optional, probability, real_number
 
 
@@ -81,6 +82,7 @@ class DisLinUCBAgents(IndexAgents):
         self.since = 0
         self.growth: FloatArray = np.zeros(len(psi))  # ln(det V / det V_last) over all blocks, (n,)
         self.indices = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
+        self.tolerance: FloatArray = rounding(np.abs(self.indices))  # (n,) until the next synchronisation
 
     def _indices(
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
@@ -98,6 +100,10 @@ class DisLinUCBAgents(IndexAgents):
         if down is not None:
             self._synchronise(down["gram"], down["moments"])
         return super().plan(None, remaining)
+
+    def choose(self) -> IntArray:
+        """The arm with the largest index; indices that are equal but for rounding go to the first arm."""
+        return first_largest(self.indices, self.tolerance)
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
         """Count the rewards; only the arm that was played has a new index."""

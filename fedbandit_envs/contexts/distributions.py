@@ -16,6 +16,7 @@ from gymnasium import spaces
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw, SampledRewards
+from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.validation import real_array
 
 _CHUNK = 2**20  # the quadrature holds at most so many entries of features at a time
@@ -156,8 +157,8 @@ class ContextDistribution(ABC):
         F is what the arms have in common, D what each arm has of its own. The fewer columns F has, the faster policies
         are that infer the context.
         """
-        values, vectors = np.linalg.eigh(self.reward_covariance(feature_map, theta))
-        return vectors * np.sqrt(values.clip(min=0))[:, None], np.zeros(values.shape)
+        factors = matrix_root(self.reward_covariance(feature_map, theta))
+        return factors, np.zeros(factors.shape[:2])
 
     def common_root(self, feature_map: FeatureMap) -> FloatArray | None:
         """A (M, d, q) with phi(a, c) = psi_a + A z for all arms a, where z (q,) is standard normal.
