@@ -6,13 +6,13 @@ from . import movielens_v0 as movielens_v0
 from . import synthetic_v0 as synthetic_v0
 from . import testing as testing
 from .contexts.distributions import ContextDistribution as ContextDistribution
-from .contexts.distributions import Discrete as Discrete
-from .contexts.distributions import PointMass as PointMass
 from .contexts.features import FeatureFunction as FeatureFunction
 from .contexts.features import FeatureMap as FeatureMap
 from .contexts.features import Identity as Identity
 from .contexts.features import LinearMap as LinearMap
 from .contexts.features import Table as Table
+from .contexts.finite import Discrete as Discrete
+from .contexts.finite import PointMass as PointMass
 from .contexts.gaussian import Gaussian as Gaussian
 from .envs.ids import environment_ids as environment_ids
 from .envs.parallel import HiddenContextBandit as HiddenContextBandit
