@@ -33,8 +33,11 @@ class Carrier(Protocol):
     reports of its neighbours, needs no change of the loop.
     """
 
-    ledger: Ledger  #: what has crossed so far
     lost: list[Fault]  #: the reports that were lost so far
+
+    @property
+    def ledger(self) -> Ledger:
+        """What has crossed so far."""
 
     def exchange(self, reports: Sequence[Message | None], step: int) -> Delivery:
         """Carry the reports of all blocks after `step` steps; there is no round when nobody speaks."""
