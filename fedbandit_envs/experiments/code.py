@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fedbandit_envs.experiments.fingerprints import Fingerprint
+from fedbandit_envs.experiments.staleness import changed_since_import
 
 _LIBRARY = "fedbandit_envs"
 _SHIPPED = {"fedbandit_agents", "fedbandit_baselines"}  # the author's own, wherever they are installed
@@ -44,8 +45,12 @@ def code_digest(policy: type) -> str:
     for one in classes:
         typed.add(one)
     digest = hashlib.sha256(typed.hexdigest().encode())
-    for source in sorted(_sources(typed.modules, tops)):
+    sources = _sources(typed.modules, tops)
+    for source in sorted(sources.values()):
         digest.update(hashlib.sha256(source.encode()).digest())
+    for name in sorted(sources):
+        for key in changed_since_import(sys.modules.get(name), sources[name]):
+            digest.update(key)
     return digest.hexdigest() + (f" {secrets.token_hex(16)}" if typed.unknown else "")
 
 
@@ -55,16 +60,16 @@ def _foreign(module: str) -> bool:
     return top == _LIBRARY or (top in sys.stdlib_module_names and top != "__main__")
 
 
-def _sources(modules: Iterable[str], tops: set[str]) -> set[str]:
-    """The texts of modules and of all modules of the same author that they import."""
-    waiting, seen, sources = list(modules), set(modules), set()
+def _sources(modules: Iterable[str], tops: set[str]) -> dict[str, str]:
+    """The texts of modules and of all modules of the same author that they import, by their names."""
+    waiting, seen, sources = list(modules), set(modules), dict[str, str]()
     while waiting:
         name = waiting.pop()
         file, package = _located(name)
         if file is None:
             continue
         text = file.read_text(encoding="utf-8")
-        sources.add(text)
+        sources[name] = text
         for imported in _imports(text, package):
             if imported not in seen and _own(imported, tops):
                 seen.add(imported)

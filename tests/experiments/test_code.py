@@ -130,3 +130,62 @@ def test_the_hash_does_not_depend_on_where_the_package_is_installed(tmp_path: Pa
     assert "site-packages" in there[1]
     assert "site-packages" not in here[1]
     assert here[0] == there[0]
+
+
+EDITED = """
+import functools, sys
+from pathlib import Path
+from fedbandit_envs.experiments.code import code_digest
+import own_policy
+file = Path(own_policy.__file__).with_name(NAME)
+print(code_digest(own_policy.Mine))
+file.write_text(file.read_text().replace(OLD, NEW))
+print(code_digest(own_policy.Mine))
+"""
+STEPS = """
+import functools
+LIMIT = 0.5
+counted = 0
+
+def ready():
+    global counted
+    counted += 1
+    return counted in {"p", "q", "r"}
+
+class Step:
+    size: float = 2.0
+
+    @functools.cached_property
+    def half(self):
+        return [step / 2 for step in self.steps]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("own_policy.py", "share = 0.5", "share = 0.25"),
+        ("own_steps.py", "return counted", "return not counted"),
+        ("own_steps.py", "step / 2", "step / 3"),
+        ("own_steps.py", "LIMIT = 0.5", "LIMIT = 0.25"),
+        ("own_steps.py", "2.0", "3.0"),
+    ],
+)
+def test_an_edit_after_the_import_gives_neither_the_hash_of_the_old_text_nor_of_the_new_one(
+    tmp_path: Path, name: str, old: str, new: str
+) -> None:
+    (tmp_path / "own_policy.py").write_text(OWN.format("import own_steps"))
+    (tmp_path / "own_steps.py").write_text(STEPS)
+    program = EDITED.replace("NAME", repr(name))
+    program = program.replace("OLD", repr(old)).replace("NEW", repr(new))
+    before, after = typed(program, tmp_path)
+    (imported_later,) = typed(FILED, tmp_path)
+    assert len({before, after, imported_later}) == 3
+
+
+def test_a_module_that_is_imported_and_used_keeps_its_hash(tmp_path: Path) -> None:
+    """It is imported late, its functions have run, and a number of it has changed."""
+    (tmp_path / "own_policy.py").write_text(OWN.format("def later():\n    import own_steps\n    own_steps.ready()"))
+    (tmp_path / "own_steps.py").write_text(STEPS)
+    first, second = typed(FILED + "import own_policy\nfor _ in range(99): own_policy.later()\n" + FILED, tmp_path)
+    assert first == second
