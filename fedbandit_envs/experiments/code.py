@@ -128,6 +128,7 @@ def _own(name: str, tops: set[str]) -> bool:
     return file is not None and not _INSTALLED & set(file.parts)
 
 
+@cache
 def _is_namespace(top: str) -> bool:
     """Whether a package has no `__init__.py`."""
     module = sys.modules.get(top)

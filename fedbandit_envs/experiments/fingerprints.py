@@ -183,7 +183,9 @@ class Fingerprint:
         for name, member in sorted(vars(value).items()):
             of_python = name in _BY_PYTHON or (name.startswith("__") and name.endswith("__"))
             behind = list(functions_behind(member))
-            if (of_python and not behind) or any(map(_is_generated, behind)):
+            inherited = next((vars(base)[name] for base in value.__mro__[1:] if name in vars(base)), value)
+            # A value that is the inherited one is not sent to worker processes, where it is inherited again.
+            if member is inherited or (of_python and not behind) or any(map(_is_generated, behind)):
                 continue
             self._write(name)
             self.add(member)

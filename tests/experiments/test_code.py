@@ -189,3 +189,62 @@ def test_a_module_that_is_imported_and_used_keeps_its_hash(tmp_path: Path) -> No
     (tmp_path / "own_steps.py").write_text(STEPS)
     first, second = typed(FILED + "import own_policy\nfor _ in range(99): own_policy.later()\n" + FILED, tmp_path)
     assert first == second
+
+
+LONG_LIVED = """
+import sys
+import fedbandit_envs as fb
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from fedbandit_envs.experiments.executors.clusters import _informed
+from fedbandit_envs.experiments.executors.known import known_here
+
+class Cluster:
+    "One worker that outlives runs, as those of a cluster do."
+    workers = 1
+    def __init__(self):
+        self.pool = ProcessPoolExecutor(1, get_context("spawn"))
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        pass
+    def submit(self, fn, *args):
+        return self.pool.submit(_informed, known_here(), fn, *args)
+
+def run(policy, cluster):
+    experiment = fb.Experiment("Synthetic", [policy], {"num_agents": 2, "max_cycles": 8}, trials=2)
+    return fb.run(experiment, executor=cluster).final(experiment.labels[0]).tolist()
+"""
+
+
+def test_a_long_lived_worker_gets_the_class_that_was_typed_anew() -> None:
+    program = LONG_LIVED + (
+        "from experiment_policies import OneArm, OneArmAgents\n"
+        "cluster = Cluster()\nfound = []\n"
+        "for chosen in (0, 1):\n"
+        "    class Mine(OneArm):\n"
+        "        arm = 0\n"
+        "        def agents(self, view):\n"
+        "            return OneArmAgents(OneArm(arm=chosen), view)\n"
+        "    fb.register_policy('Mine', Mine)\n"
+        "    found.append(run('Mine', cluster))\n"
+        "    print(found[-1] == run('Mine', 'serial'))\n"
+        "print(found[0] != found[1])\n"
+    )
+    assert typed(program) == ["True", "True", "True"]
+
+
+def test_a_worker_that_holds_other_code_than_the_file_refuses_to_compute(tmp_path: Path) -> None:
+    (tmp_path / "own_policy.py").write_text(OWN.format(""))
+    program = LONG_LIVED + (
+        "cluster = Cluster()\nprint(len(run('own_policy:Mine', cluster)))\n"
+        f"file = Path({str(tmp_path / 'own_policy.py')!r})\n"
+        "file.write_text(file.read_text().replace('0.5', '0.25'))\n"
+        "del sys.modules['own_policy']\n"
+        "try:\n    run('own_policy:Mine', cluster)\n"
+        "except fb.FailedTrials as error:\n    print(str(error).splitlines()[0])\n"
+    )
+    first, second = typed(program, tmp_path)
+    assert first == "2"
+    assert "OtherCodeError: own_policy:Mine: expected the code of the process that started the run, got other" in second
