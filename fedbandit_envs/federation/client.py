@@ -18,11 +18,13 @@ from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import Policy, SilentServer
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
+from fedbandit_envs.rounds.checks import check_same_run
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
 
 # The verbs of packets: play this turn; say who you are; and a client's reply that the request lacks earlier turns.
 PLAY, HELLO, MISSING = "play", "hello", "missing"
+SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # what makes two runs one
 _MOST_TURNS = 10_000  # the most turns on which a client catches up with one request
 
 
@@ -36,23 +38,24 @@ class Client:
         policy: what plays.
         constants: the public numbers of the problem.
         source: where the agents' knowledge and rewards come from.
+        run: the hash of the run, `Settings.run`; a state of another run is refused.
 
     >>> from fedbandit_envs.federation.settings import Settings
     >>> from fedbandit_envs.federation.sources import SimulatedRewards
     >>> arguments = {"num_agents": 3, "max_cycles": 20}
     >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", arguments, seed=0)
     >>> source = SimulatedRewards(np.array([0, 2]), settings.source())
-    >>> client = Client(settings.make_policy(), settings.constants, source)
+    >>> client = Client(settings.make_policy(), settings.constants, source, run=settings.run)
     >>> answer = client.answer(pack({"verb": PLAY, "turn": 0}, [None]))
     >>> answer["header"]
     '{"verb": "play", "turn": 0, "length": 20, "agents": [0, 2], "messages": [null]}'
     """
 
-    def __init__(self, policy: Policy, constants: Constants, source: RewardSource):
+    def __init__(self, policy: Policy, constants: Constants, source: RewardSource, *, run: str):
         view = source.view(constants)
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
-        self._policy = policy
+        self._policy, self._run = policy, run
         self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
         # Agents without a server wait for no message, so they play to the horizon in one turn.
         self._alone = isinstance(policy.server(ServerView.of_run(constants, seed=0)), SilentServer)
@@ -106,6 +109,7 @@ class Client:
         """The state between two turns, with the record of all pulls, as a tree of plain arrays and numbers."""
         length, report = self._last
         return {
+            "run": self._run,
             "agents": self.agents,
             "turn": self._turn,
             "step": self._step,
@@ -118,7 +122,8 @@ class Client:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot` of the same agents."""
+        """Go on from a `snapshot` of the same agents in the same run."""
+        check_same_run(self._run, state.get("run"), SAME_SETTINGS)
         if not np.array_equal(state["agents"], self.agents):
             raise ValueError(
                 f"state: expected agents {self.agents.tolist()}, got {state['agents'].tolist()}; give each client a "

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.federation.client import HELLO, PLAY
+from fedbandit_envs.federation.client import HELLO, PLAY, SAME_SETTINGS
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.wire import Packet, pack
 from fedbandit_envs.protocol.knowledge import ServerView
@@ -17,6 +17,7 @@ from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, ServerSide
 from fedbandit_envs.rounds.carrier import ViaServer
+from fedbandit_envs.rounds.checks import check_same_run
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
 from fedbandit_envs.rounds.turn import idle_turns
@@ -64,6 +65,7 @@ class Coordinator:
         policy: what plays.
         view: what the server knows, above all the public numbers of the problem.
         transport: how packets reach the clients.
+        run: the hash of the run, `Settings.run`; a state of another run is refused.
         quorum: the least share of the agents that must be heard in a turn.
         timeout: how many seconds clients have for a turn.
 
@@ -74,14 +76,14 @@ class Coordinator:
     >>> settings = Settings.simulated("Fed-PECD", {}, "fedbandit/Synthetic-v0", arguments, seed=0)
     >>> policy, source = settings.make_policy(), SimulatedRewards(np.arange(3), settings.source())
     >>> class Here:
-    ...     client = Client(policy, settings.constants, source)
+    ...     client = Client(policy, settings.constants, source, run=settings.run)
     ...
     ...     def nodes(self):
     ...         return [0]
     ...
     ...     def exchange(self, requests, timeout):
     ...         return {node: self.client.answer(packet) for node, packet in requests.items()}
-    >>> coordinator = Coordinator(policy, settings.server_view, Here())
+    >>> coordinator = Coordinator(policy, settings.server_view, Here(), run=settings.run)
     >>> while not coordinator.done:
     ...     progress = coordinator.advance()
     >>> progress.step, progress.heard
@@ -89,10 +91,17 @@ class Coordinator:
     """
 
     def __init__(
-        self, policy: Policy, view: ServerView, transport: Transport, *, quorum: float = 0.5, timeout: float = 120.0
+        self,
+        policy: Policy,
+        view: ServerView,
+        transport: Transport,
+        *,
+        run: str,
+        quorum: float = 0.5,
+        timeout: float = 120.0,
     ):
         self._policy, self._view, self._transport = policy, view, transport
-        self._constants = view.constants
+        self._constants, self._run = view.constants, run
         self._quorum, self._timeout = quorum, timeout
         self._carrier = ViaServer(policy.server(view), view.constants.num_agents)
         self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
@@ -266,6 +275,7 @@ class Coordinator:
     def snapshot(self) -> State:
         """The state between two turns, as a tree of plain arrays and numbers."""
         return {
+            "run": self._run,
             "step": self.step,
             "idle": self._idle,
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
@@ -276,6 +286,7 @@ class Coordinator:
 
     def restore(self, state: State) -> None:
         """Go on from a `snapshot`. In the next turn the clients are asked who they are."""
+        check_same_run(self._run, state.get("run"), SAME_SETTINGS)
         self.step, self._idle = state["step"], state["idle"]
         downs = [state["downs"][str(number)] for number in range(len(state["downs"]))]
         self._downs = [None if down is None else Message.from_tree(down) for down in downs]

@@ -38,9 +38,8 @@ def answer(message: Message, context: Context) -> Message:
     """Answer one request of the server. The client is made anew from its state, which Flower keeps."""
     settings = Settings.of(context.run_config)
     agents = _agents(context.node_config)
-    client = Client(
-        settings.make_policy(), settings.constants, reward_source(agents, settings.source(), context.node_config)
-    )
+    source = reward_source(agents, settings.source(), context.node_config)
+    client = Client(settings.make_policy(), settings.constants, source, run=settings.run)
     state = _state(context)
     if state is not None:
         client.restore(state)
@@ -143,7 +142,9 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
     settings = Settings.of(config)
     timeout = float(config.get("timeout", 120.0))
     transport, quorum = GridTransport(grid), float(config.get("quorum", 0.5))
-    coordinator = Coordinator(settings.make_policy(), settings.server_view, transport, quorum=quorum, timeout=timeout)
+    coordinator = Coordinator(
+        settings.make_policy(), settings.server_view, transport, run=settings.run, quorum=quorum, timeout=timeout
+    )
     file = None if folder is None else folder / STATE_FILE
     if file is not None and file.exists():
         coordinator.restore(storage.load(file))

@@ -1,5 +1,6 @@
 """What server and clients must know of a run: plain values, written into the Flower app's configuration."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -104,6 +105,11 @@ class Settings:
             "arguments": json.dumps(dict(self.arguments)),
             "seed": str(self.seed),  # as text, because a seed may be longer than 64 bits
         }
+
+    @property
+    def run(self) -> str:
+        """A hash of all settings, by which server and clients know the states of this run from those of others."""
+        return hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":

@@ -159,7 +159,7 @@ def test_an_answer_that_came_too_late_is_a_lost_report_and_nothing_more() -> Non
 def test_a_client_that_has_lost_its_state_plays_its_turns_again() -> None:
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)
-    coordinator = Coordinator(of.make_policy(), of.server_view, loop)
+    coordinator = Coordinator(of.make_policy(), of.server_view, loop, run=of.run)
     for _ in range(3):
         coordinator.advance()
     del loop.states[2]  # its SuperNode was started again
@@ -193,7 +193,7 @@ def test_a_client_may_come_back_under_another_number() -> None:
 def test_below_the_quorum_the_run_stops_and_goes_on_from_its_saved_state_as_if_nothing_had_been() -> None:
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)
-    first = Coordinator(of.make_policy(), of.server_view, loop, quorum=0.5)
+    first = Coordinator(of.make_policy(), of.server_view, loop, run=of.run, quorum=0.5)
     first.advance()
     first.advance()
     saved = first.snapshot()
@@ -202,7 +202,7 @@ def test_below_the_quorum_the_run_stops_and_goes_on_from_its_saved_state_as_if_n
         QuorumLost, match=r"round 2: expected to hear from at least 50% of 6 agents, got 1 \(agent 0: no"
     ):
         first.advance("results/mine")
-    second = Coordinator(of.make_policy(), of.server_view, loop, quorum=0.5)
+    second = Coordinator(of.make_policy(), of.server_view, loop, run=of.run, quorum=0.5)
     second.restore(saved)
     while not second.done:
         second.advance()
@@ -229,7 +229,7 @@ def test_plans_of_different_lengths_are_refused_with_the_reason() -> None:
 def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)
-    coordinator = Coordinator(of.make_policy(), of.server_view, loop)
+    coordinator = Coordinator(of.make_policy(), of.server_view, loop, run=of.run)
     monkeypatch.setattr(type(coordinator._carrier.server), "answer", lambda self, up: 1 / 0)
     with pytest.raises(ProtocolError, match="expected to answer the messages of turn 0, got ZeroDivisionError"):
         coordinator.advance()

@@ -46,7 +46,7 @@ class Loop:
 
     def client(self, node: int) -> Client:
         source = SimulatedRewards(self.blocks[node], self.settings.source())
-        client = Client(self.settings.make_policy(), self.settings.constants, source)
+        client = Client(self.settings.make_policy(), self.settings.constants, source, run=self.settings.run)
         if node in self.states:
             client.restore(storage.from_bytes(self.states[node], "state"))
         return client
@@ -73,7 +73,9 @@ class Loop:
 
 
 def federated(loop: Loop, **options: Any) -> Coordinator:
-    coordinator = Coordinator(loop.settings.make_policy(), loop.settings.server_view, loop, **options)
+    coordinator = Coordinator(
+        loop.settings.make_policy(), loop.settings.server_view, loop, run=loop.settings.run, **options
+    )
     while not coordinator.done:
         coordinator.advance()
     return coordinator
