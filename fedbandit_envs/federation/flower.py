@@ -8,6 +8,9 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,11 @@ from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
+from fedbandit_envs.federation.keys import fingerprint_of_pem
+from fedbandit_envs.federation.owners import Refusal, owners_of
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import reward_source
+from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.federation.wire import Packet
 
 client_app = ClientApp()
@@ -29,7 +35,9 @@ server_app = ServerApp()
 
 STATE_FILE = "state.npz"
 PROGRESS_FILE = "progress.jsonl"
+AUDIT_FILE = "audit.jsonl"
 _RECORD = "fedbandit"
+_LONGEST_ERROR = 10_000  # characters; it may tell the reasons of ten clients
 _POLL_SECONDS = 0.5  # how often the server looks for answers
 
 
@@ -89,9 +97,12 @@ class GridTransport:
     def __init__(self, grid: Grid):
         self._grid = grid
 
-    def nodes(self) -> list[int]:
-        """The numbers of the SuperNodes that are connected."""
-        return list(self._grid.get_node_ids())
+    def nodes(self) -> dict[int, str]:
+        """The numbers of the SuperNodes that are connected, with the fingerprints of their keys.
+
+        A SuperNode signs every call to the SuperLink, which takes no message for a node from any other key.
+        """
+        return {node.node_id: fingerprint_of_pem(node.public_key) for node in self._grid.get_nodes()}
 
     def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
         """Send all packets, then collect answers until all are there or `timeout` seconds are over."""
@@ -133,7 +144,7 @@ def main(grid: Grid, context: Context) -> None:
     try:
         _play(grid, config, folder)
     except Exception as error:
-        _write_progress(folder, {"error": f"{type(error).__name__}: {error}"})
+        _write_progress(folder, {"error": shown(f"{type(error).__name__}: {error}", _LONGEST_ERROR)})
         raise
     _write_progress(folder, {"done": True})
 
@@ -142,13 +153,21 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
     settings = Settings.of(config)
     timeout = float(config.get("timeout", 120.0))
     transport, quorum = GridTransport(grid), float(config.get("quorum", 0.5))
+    owners = owners_of(config)
     coordinator = Coordinator(
-        settings.make_policy(), settings.server_view, transport, run=settings.run, quorum=quorum, timeout=timeout
+        settings.make_policy(),
+        settings.server_view,
+        transport,
+        run=settings.run,
+        owners=owners,
+        audit=partial(_write_audit, folder),
+        quorum=quorum,
+        timeout=timeout,
     )
     file = None if folder is None else folder / STATE_FILE
     if file is not None and file.exists():
         coordinator.restore(storage.load(file))
-    coordinator.wait_for(int(config.get("clients", 1)), timeout)
+    coordinator.wait_for(int(config.get("clients", len(owners))), timeout)
     while not coordinator.done:
         progress = coordinator.advance(saved_in=str(folder or ""))
         if file is not None:
@@ -164,6 +183,15 @@ def _line(progress: Progress) -> dict[str, Any]:
 def _write_progress(folder: Path | None, line: dict[str, Any]) -> None:
     """Print a line of JSON for the log, and append it to the progress file that `local` follows."""
     print(json.dumps(line), flush=True)
+    _append(folder, PROGRESS_FILE, line)
+
+
+def _write_audit(folder: Path | None, refusal: Refusal) -> None:
+    """Append what was refused to the audit trail: when, who, for which agents, in which round, and why."""
+    _append(folder, AUDIT_FILE, {"time": datetime.now(UTC).isoformat(timespec="seconds"), **asdict(refusal)})
+
+
+def _append(folder: Path | None, name: str, line: dict[str, Any]) -> None:
     if folder is not None:
-        with open(folder / PROGRESS_FILE, "a", encoding="utf-8") as file:
+        with open(folder / name, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -66,14 +66,19 @@ def federate(
     real_number("timeout", timeout, above=0)
     Faults(quorum=quorum)  # refuses what is no share
     with _folder(out) as folder, Programs(folder / "logs") as programs:
+        from fedbandit_envs.federation.keys import client_key  # it needs the extra `flower`
+
+        _check_same_run(folder, settings, blocks)
+        keys = [client_key(_client(folder, number)) for number in range(len(blocks))]
+        owners = {fingerprint: block for (_, fingerprint), block in zip(keys, blocks, strict=True)}
         config = {
             **settings.config(),
+            "owners": json.dumps(owners),
             "clients": len(blocks),
             "quorum": float(quorum),
             "timeout": float(timeout),
             "folder": str(folder / "server"),
         }
-        _check_same_run(folder, settings, blocks)
         already_read = len(_progress(folder))  # what an earlier run in this folder has left
         _start(programs, folder, config, blocks)
         _watch(programs, folder, already_read, on_progress)
@@ -111,6 +116,11 @@ def _folder(out: str | Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
+def _client(folder: Path, number: int) -> Path:
+    """The folder of a client: its key, its configuration and its state."""
+    return folder / "clients" / f"{number:03d}"
+
+
 def _check_same_run(folder: Path, settings: Settings, blocks: list[list[int]]) -> None:
     """Refuse a folder of another run, and write down which run this folder belongs to."""
     file = folder / "run.json"
@@ -133,9 +143,10 @@ def _start(programs: Programs, folder: Path, config: Config, blocks: list[list[i
     command = ["flower-superlink", "--insecure", "--host", HOST, "--port", str(port)]
     programs.start("superlink", [*command, "--disable-runtime-dependency-installation"], environment)
     for number, (block, own) in enumerate(zip(blocks, ports, strict=True)):
-        node = write_node(folder / "clients" / f"{number:03d}", block)
+        node = write_node(_client(folder, number), block)
         command = ["flower-supernode", "--insecure", "--superlink", f"{HOST}:{port}", "--host", HOST]
         command += ["--port", str(own), "--node-config", str(node)]
+        command += ["--auth-supernode-private-key", str(node.parent / "key")]
         programs.start(f"client-{number:03d}", command, environment)
     _submit(programs, app, port, environment)
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, federated, in_process, settings
+from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
 
 from fedbandit_envs import ProtocolError, ServerSide, policy_names
 from fedbandit_envs.federation.client import Client
-from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
 from fedbandit_envs.federation.wire import pack
@@ -127,12 +126,10 @@ def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.M
     of = settings("Uniform")
     monkeypatch.setattr(Settings, "make_policy", lambda self: WaitsForServer())
     loop = Loop(of, [range(6)])
-    coordinator = Coordinator(of.make_policy(), of.server_view, loop, run=of.run)
+    coordinator = coordinator_of(loop)
     for _ in range(999):
         coordinator.advance()
-    again = Coordinator(
-        of.make_policy(), of.server_view, loop, run=of.run
-    )  # a server that is started again goes on counting
+    again = coordinator_of(loop)  # a server that is started again goes on counting
     again.restore(coordinator.snapshot())
     again.advance()
     with pytest.raises(ProtocolError, match="WaitsForServer: expected a pull within 1000 rounds, got none"):
@@ -141,7 +138,7 @@ def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.M
 
 def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
     of = settings("Fed-PECD")
-    coordinator = Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL), run=of.run)
+    coordinator = coordinator_of(Loop(of, SEVERAL))
     seen = []
     while not coordinator.done:
         before = coordinator.step
@@ -167,6 +164,4 @@ def test_settings_survive_flowers_configuration() -> None:
 def test_waiting_for_clients_ends() -> None:
     of = settings("Fed-PECD")
     with pytest.raises(TimeoutError, match="expected 9 clients within 0 s, got 3"):
-        Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL), run=of.run).wait_for(
-            9, 0, sleep=lambda _: None
-        )
+        coordinator_of(Loop(of, SEVERAL)).wait_for(9, 0, sleep=lambda _: None)

@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from federation_loop import SEVERAL, Loop, federated, settings
+from federation_loop import SEVERAL, Loop, coordinator_of, federated, settings
 
-from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
 
 ANOTHER_RUN = "state: expected one of this run .* got one of another run .* must be the same"
@@ -28,7 +27,7 @@ def test_a_server_refuses_the_state_of_another_run(other: int) -> None:
     of = settings()
     state = federated(Loop(of, SEVERAL)).snapshot()
     new = others(of)[other]
-    server = Coordinator(new.make_policy(), new.server_view, Loop(new, SEVERAL), run=new.run)
+    server = coordinator_of(Loop(new, SEVERAL))
     with pytest.raises(ValueError, match=ANOTHER_RUN):
         server.restore(state)
     assert not server.done
@@ -52,7 +51,7 @@ def test_a_state_without_an_identity_is_refused() -> None:
     state: dict[str, Any] = federated(loop).snapshot()
     del state["run"]
     with pytest.raises(ValueError, match=ANOTHER_RUN):
-        Coordinator(of.make_policy(), of.server_view, loop, run=of.run).restore(state)
+        coordinator_of(loop).restore(state)
 
 
 def test_the_identity_is_the_same_in_every_process_and_for_equal_settings() -> None:
