@@ -1,9 +1,12 @@
-"""The keys of SuperNodes, in the forms of OpenSSH and of Flower. It needs `cryptography`, which Flower brings."""
+"""Keys of SuperNodes, and the certificate of a SuperLink on this machine, by means of Flower's `cryptography`."""
 
 import os
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedbandit_envs.federation.owners import key_fingerprint
@@ -25,13 +28,39 @@ def client_key(folder: Path) -> tuple[Path, str]:
     file, public = folder / "key", folder / "key.pub"
     if not public.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        key = ec.generate_private_key(ec.SECP384R1())
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
-        )
-        file.unlink(missing_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(private)
+        key = _new_key(file, serialization.PrivateFormat.OpenSSH)
         line = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
         write_whole(public, line + b"\n")
     return file, key_fingerprint(public.read_text())
+
+
+def _new_key(file: Path, form: serialization.PrivateFormat) -> ec.EllipticCurvePrivateKey:
+    """A new private key, written to a file that its owner alone can read."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(private)
+    return key
+
+
+def new_certificate(folder: Path, host: str) -> tuple[Path, Path]:
+    """A new certificate for a server at this address, which vouches for itself: its file, and that of its key."""
+    file, key_file = folder / "server.crt", folder / "server.key"
+    key = _new_key(key_file, serialization.PrivateFormat.PKCS8)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedbandit federate")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=365))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    write_whole(file, certificate.public_bytes(serialization.Encoding.PEM))
+    return file, key_file

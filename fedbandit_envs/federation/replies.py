@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import HELLO, MISSING, PLAY
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.federation.wire import WireError, most_bytes, unpack
+from fedbandit_envs.federation.wire import WireError, most_bytes, not_finite, unpack
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
@@ -61,15 +61,14 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
     agents = _agents(header.get("agents"), constants)
     turn = 0 if verb == HELLO else _number("turn", header.get("turn"))
     length = _number("length", header.get("length")) if verb == PLAY else 0
-    message = messages[0] if messages else None
+    message = messages[0] if len(messages) else None
     if message is not None:
         if message.agents is None or not np.isin(message.agents, agents).all():
             raise ReplyError("sent rows of agents that are not its own")
         if len(np.unique(message.agents)) < len(message.agents):
             raise ReplyError("sent several rows of one agent")
-        for name, array in message.arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ReplyError(f"sent NaN or infinity in {name}")
+        if (name := not_finite(message)) is not None:
+            raise ReplyError(f"sent NaN or infinity in {name}")
         if not len(message.agents):
             message = None
     return Reply(verb, agents, turn, length, message)

@@ -11,6 +11,8 @@ import tomli_w
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
+from fedbandit_envs.federation.constants import checked_constants
+from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy
@@ -18,6 +20,7 @@ from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  #: what a Flower configuration can hold
+_LONGEST_SEED = 1000  # digits
 _COMPONENTS = {
     "serverapp": "fedbandit_envs.federation.flower:server_app",
     "clientapp": "fedbandit_envs.federation.flower:client_app",
@@ -113,21 +116,37 @@ class Settings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """The settings in a Flower configuration."""
+        """The settings in a Flower configuration, which comes from outside: what no problem can have is refused."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
                     f"run-config: expected a value for {name!r}, got none; set it in the app's pyproject.toml"
                 )
-        constants = json.loads(str(config["constants"]))
         return cls(
             policy=str(config["policy"]),
-            parameters=json.loads(str(config.get("parameters") or "{}")),
-            constants=Constants(**constants),
+            parameters=_table("parameters", config),
+            constants=checked_constants(_table("constants", config)),
             environment=str(config.get("environment") or ""),
-            arguments=json.loads(str(config.get("arguments") or "{}")),
-            seed=int(str(config.get("seed") or 0)),
+            arguments=_table("arguments", config),
+            seed=_seed(str(config.get("seed") or 0)),
         )
+
+
+def _table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(config.get(name) or "{}")
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict):
+        raise ValueError(f"run-config: expected a JSON object for {name!r}, got {shown(text)}")
+    return table
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > _LONGEST_SEED:
+        raise ValueError(f"run-config: expected at most {_LONGEST_SEED} digits for 'seed', got {shown(text)}")
+    return int(text)
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:

@@ -17,7 +17,8 @@ from federation_loop import Loop, federated, in_process, settings
 from histories import assert_same_history
 from proc import children_of, listening, running_with, started_with
 
-from fedbandit_envs.federation.local import FederationError, federate
+from fedbandit_envs.federation.local import federate
+from fedbandit_envs.federation.network import FederationError
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
@@ -60,8 +61,7 @@ def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
     assert_same_history(history, in_process(run))
     assert history.faults == ()
     assert turns == list(range(len(turns)))
-    assert len(addresses) == 1 + clients
-    assert all(address.startswith("127.0.0.1:") for address in addresses), addresses
+    assert addresses == set()  # in the network of this machine; Flower's programs have one of their own
 
 
 def test_flower_carries_the_counted_bytes_and_little_else() -> None:
