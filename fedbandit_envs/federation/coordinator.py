@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from fedbandit_envs.federation.audit import Refusal
 from fedbandit_envs.federation.client import HELLO, PLAY, SAME_SETTINGS
-from fedbandit_envs.federation.owners import Owners, Refusal
+from fedbandit_envs.federation.owners import Owners
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.federation.wire import Packet, pack

@@ -8,8 +8,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.federation.audit import write_refusal
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
 from fedbandit_envs.federation.keys import fingerprint_of_pem
-from fedbandit_envs.federation.owners import Refusal, owners_of
+from fedbandit_envs.federation.owners import owners_of
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import reward_source
 from fedbandit_envs.federation.texts import shown
@@ -35,7 +34,6 @@ server_app = ServerApp()
 
 STATE_FILE = "state.npz"
 PROGRESS_FILE = "progress.jsonl"
-AUDIT_FILE = "audit.jsonl"
 _RECORD = "fedbandit"
 _LONGEST_ERROR = 10_000  # characters; it may tell the reasons of ten clients
 _POLL_SECONDS = 0.5  # how often the server looks for answers
@@ -160,7 +158,7 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
         transport,
         run=settings.run,
         owners=owners,
-        audit=partial(_write_audit, folder),
+        audit=(lambda refusal: None) if folder is None else partial(write_refusal, folder),
         quorum=quorum,
         timeout=timeout,
     )
@@ -183,15 +181,6 @@ def _line(progress: Progress) -> dict[str, Any]:
 def _write_progress(folder: Path | None, line: dict[str, Any]) -> None:
     """Print a line of JSON for the log, and append it to the progress file that `local` follows."""
     print(json.dumps(line), flush=True)
-    _append(folder, PROGRESS_FILE, line)
-
-
-def _write_audit(folder: Path | None, refusal: Refusal) -> None:
-    """Append what was refused to the audit trail: when, who, for which agents, in which round, and why."""
-    _append(folder, AUDIT_FILE, {"time": datetime.now(UTC).isoformat(timespec="seconds"), **asdict(refusal)})
-
-
-def _append(folder: Path | None, name: str, line: dict[str, Any]) -> None:
     if folder is not None:
-        with open(folder / name, "a", encoding="utf-8") as file:
+        with open(folder / PROGRESS_FILE, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

@@ -5,24 +5,14 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.federation.audit import Refusal
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.rounds.blocks import checked_rows
 
 _MOST_STRANGERS = 1000  # so many unknown keys are recorded; a stranger can make new keys without end
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """What was refused: an entry of the audit trail."""
-
-    who: str  #: the key of the client
-    agents: Sequence[int]  #: the agents that the key speaks for; none for a stranger
-    round: int  #: the round of communication
-    reason: str  #: what the client did
 
 
 class Owners:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,12 @@ import pytest
 from federation_loop import SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
 from refusals import assert_refused
 
+from fedbandit_envs.federation.audit import AUDIT_FILE, Refusal, write_refusal
 from fedbandit_envs.federation.client import Client
-from fedbandit_envs.federation.owners import Owners, Refusal, owners_of
+from fedbandit_envs.federation.owners import Owners, owners_of
 from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
-from fedbandit_envs.rounds.faults import Faults
+from fedbandit_envs.rounds.faults import Faults, QuorumLost
 
 THIEF = 100  # the number of a node that claims agents of others
 
@@ -86,6 +89,30 @@ def test_a_listed_client_can_claim_no_agents_of_others(claimed: list[int]) -> No
     assert audit == [Refusal("key 0", [4, 5], turn, reason) for turn in range(3)]
     assert {fault.agent for fault in coordinator.faults} == {4, 5}
     assert_same(loop, coordinator, in_process(of, Faults(schedule=dict.fromkeys([4, 5], range(3)))))
+
+
+def test_the_audit_trail_says_who_in_which_round_and_why(tmp_path: Path) -> None:
+    loop = WithThief(settings(), SEVERAL)
+    loop.owner_is_away = range(2, 3)
+    loop.tampered = {(0, 4): lambda packet: "failed: \x1b[2J\udc80"}
+    federated(loop, audit=partial(write_refusal, tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / AUDIT_FILE).read_text("ascii").splitlines()]
+    assert [(line["who"], line["agents"], line["round"], line["reason"]) for line in lines] == [
+        ("a stolen cheese", [], 0, "its key speaks for no agent of this run"),
+        ("key 2", [3], 2, "not connected"),
+        ("key 0", [4, 5], 4, "failed: \\x1b[2J\\udc80"),
+    ]
+
+
+def test_when_the_quorum_is_lost_the_audit_trail_has_the_reasons() -> None:
+    loop, audit = Loop(settings(), SEVERAL), list[Refusal]()
+    loop.dead = {(0, 1), (1, 1)}
+    with pytest.raises(QuorumLost):
+        federated(loop, audit=audit.append)
+    assert [(refusal.who, refusal.reason) for refusal in audit] == [
+        ("key 0", "no answer within 120 s"),
+        ("key 1", "no answer within 120 s"),
+    ]
 
 
 def test_a_stranger_with_ever_new_keys_does_not_fill_the_audit_trail() -> None:

@@ -1,0 +1,128 @@
+"""Another user of the machine, who knows all that is public about a federation, tries to run code in it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from federation_loop import settings
+
+from fedbandit_envs.federation.local import federate
+from fedbandit_envs.federation.network import FederationError
+
+pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
+pytest.importorskip("flwr")
+if os.geteuid() != 0:
+    pytest.skip("only root can try it as another user", allow_module_level=True)
+
+EVIL = """
+import os, pathlib
+from flwr.serverapp import ServerApp
+pathlib.Path({mark!r}).write_text(str(os.getuid()))
+app = ServerApp()
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that everybody may enter, as folders of results are."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def as_nobody(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "FLWR_TELEMETRY_ENABLED": "0"}
+    return subprocess.run(
+        command,
+        env={**environment, **variables},
+        user="nobody",
+        group="nogroup",
+        extra_groups=[],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class Stranger:
+    """Is told the port and the certificate of a federation, and submits an app of its own to it."""
+
+    def __init__(self, place: Path):
+        self.home, self.mark = place / "stranger", place / "stranger" / "mark"
+        app = self.home / "app"
+        app.mkdir(parents=True)
+        (app / "evil.py").write_text(EVIL.format(mark=str(self.mark)))
+        (app / "pyproject.toml").write_text(
+            '[project]\nname = "evil"\nversion = "1.0.0"\ndescription = ""\nlicense = "MIT"\ndependencies = []\n'
+            '[tool.flwr.app]\npublisher = "evil"\n[tool.flwr.app.components]\n'
+            'serverapp = "evil:app"\nclientapp = "evil:app"\n'
+        )
+        self.submitted: list[subprocess.CompletedProcess[str]] = []
+
+    def submit(self, out: Path) -> None:
+        shutil.copy(out / "server" / "server.crt", self.home)
+        config = (out / "flower" / "config.toml").read_text()
+        config = config.replace(str(out / "server"), str(self.home))  # its own copy of the certificate
+        (self.home / "config.toml").write_text(config)
+        subprocess.run(["chown", "-R", "nobody:nogroup", str(self.home)], check=True)
+        self.submitted.append(
+            as_nobody(["flwr", "run", str(self.home / "app"), "here"], FLWR_HOME=str(self.home), HOME=str(self.home))
+        )
+
+
+def run_with(stranger: Stranger, out: Path, **options: Any) -> None:
+    def on_progress(turn: dict[str, Any]) -> None:
+        if turn["turn"] == 0:
+            stranger.submit(out)
+
+    federate(settings(num_agents=2, num_arms=10, max_cycles=13), 2, out=out, on_progress=on_progress, **options)
+
+
+def test_another_user_can_neither_submit_an_app_nor_enter_the_network_nor_read_the_folder(place: Path) -> None:
+    stranger, out = Stranger(place), place / "out"
+    tried: dict[str, subprocess.CompletedProcess[str]] = {}
+
+    def on_progress(turn: dict[str, Any]) -> None:
+        if turn["turn"] == 0:
+            stranger.submit(out)
+            (holder,) = subprocess.run(
+                ["pgrep", "-f", "fedbandit_envs.federation.network"], capture_output=True, text=True, check=True
+            ).stdout.split()
+            for flags in (["--net"], ["--user", "--net"], ["--user", "--net", "--preserve-credentials"]):
+                tried[" ".join(flags)] = as_nobody(["nsenter", "--target", holder, *flags, "true"])
+            for part in ("flower", "server", "clients", "app", "logs"):
+                tried[part] = as_nobody(["ls", str(out / part)])
+
+    federate(settings(num_agents=2, num_arms=10, max_cycles=13), 2, out=out, on_progress=on_progress)
+    (submitted,) = stranger.submitted
+    assert submitted.returncode != 0
+    assert "Successfully started run" not in submitted.stdout
+    assert not stranger.mark.exists()
+    assert len(tried) == 8
+    assert all(attempt.returncode != 0 for attempt in tried.values()), tried
+    assert json.loads((out / "server" / "progress.jsonl").read_text().splitlines()[-1]) == {"done": True}
+
+
+def test_on_the_shared_network_the_same_attack_works(place: Path) -> None:
+    """This is why the shared network must be asked for, and it shows that the attack is a real one."""
+    stranger = Stranger(place)
+    run_with(stranger, place / "out", private_network=False)
+    assert "Successfully started run" in stranger.submitted[0].stdout
+
+
+def test_where_no_private_network_can_be_made_nothing_starts(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "unshare").write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    (place / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    with pytest.raises(FederationError, match=r"(?s)private network .* Operation not permitted.*--shared-network"):
+        federate(settings(num_agents=2), 2, out=place / "out")
+    assert not (place / "out" / "logs" / "superlink.log").exists()
