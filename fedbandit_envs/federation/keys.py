@@ -45,10 +45,11 @@ def _new_key(file: Path, form: serialization.PrivateFormat) -> ec.EllipticCurveP
 
 
 def new_certificate(folder: Path, host: str) -> tuple[Path, Path]:
-    """A new certificate for a server at this address, which vouches for itself: its file, and that of its key."""
+    """A new certificate for a server at this address of loopback, signed by itself: its file, and that of its key."""
     file, key_file = folder / "server.crt", folder / "server.key"
     key = _new_key(key_file, serialization.PrivateFormat.PKCS8)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "fedbandit federate")])
+    names = [x509.IPAddress(ip_address(host)), x509.DNSName("localhost")]
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -58,7 +59,7 @@ def new_certificate(folder: Path, host: str) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=365))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

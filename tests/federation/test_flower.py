@@ -159,6 +159,13 @@ def test_an_error_of_the_server_ends_the_run_and_all_processes(out: Path) -> Non
         federate(broken, 2, out=out)
 
 
+def test_a_folder_may_have_quotes_in_its_name(tmp_path: Path) -> None:
+    run = of("Fed-PECD", 2, 13)
+    out = tmp_path / """a"b 'c'"""
+    assert_same_history(federate(run, 2, out=out), in_process(run))
+    assert {file.name for file in tmp_path.iterdir()} == {out.name}
+
+
 def test_another_run_in_the_same_folder_is_refused(out: Path) -> None:
     (out / "run.json").write_text(json.dumps({}))
     with pytest.raises(RuntimeError, match="got one of another run; choose another folder"):

@@ -2,16 +2,13 @@
 
 import json
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from federation_loop import settings
+from strangers import Stranger, as_nobody
 
 from fedbandit_envs.federation.local import federate
 from fedbandit_envs.federation.network import FederationError
@@ -20,63 +17,6 @@ pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flow
 pytest.importorskip("flwr")
 if os.geteuid() != 0:
     pytest.skip("only root can try it as another user", allow_module_level=True)
-
-EVIL = """
-import os, pathlib
-from flwr.serverapp import ServerApp
-pathlib.Path({mark!r}).write_text(str(os.getuid()))
-app = ServerApp()
-"""
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that everybody may enter, as folders of results are."""
-    with tempfile.TemporaryDirectory() as name:
-        os.chmod(name, 0o755)
-        yield Path(name)
-
-
-def as_nobody(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "FLWR_TELEMETRY_ENABLED": "0"}
-    return subprocess.run(
-        command,
-        env={**environment, **variables},
-        user="nobody",
-        group="nogroup",
-        extra_groups=[],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-class Stranger:
-    """Is told the port and the certificate of a federation, and submits an app of its own to it."""
-
-    def __init__(self, place: Path):
-        self.home, self.mark = place / "stranger", place / "stranger" / "mark"
-        app = self.home / "app"
-        app.mkdir(parents=True)
-        (app / "evil.py").write_text(EVIL.format(mark=str(self.mark)))
-        (app / "pyproject.toml").write_text(
-            '[project]\nname = "evil"\nversion = "1.0.0"\ndescription = ""\nlicense = "MIT"\ndependencies = []\n'
-            '[tool.flwr.app]\npublisher = "evil"\n[tool.flwr.app.components]\n'
-            'serverapp = "evil:app"\nclientapp = "evil:app"\n'
-        )
-        self.submitted: list[subprocess.CompletedProcess[str]] = []
-
-    def submit(self, out: Path) -> None:
-        shutil.copy(out / "server" / "server.crt", self.home)
-        config = (out / "flower" / "config.toml").read_text()
-        config = config.replace(str(out / "server"), str(self.home))  # its own copy of the certificate
-        (self.home / "config.toml").write_text(config)
-        subprocess.run(["chown", "-R", "nobody:nogroup", str(self.home)], check=True)
-        self.submitted.append(
-            as_nobody(["flwr", "run", str(self.home / "app"), "here"], FLWR_HOME=str(self.home), HOME=str(self.home))
-        )
 
 
 def run_with(stranger: Stranger, out: Path, **options: Any) -> None:
