@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from fedbandit_envs.federation.client import HELLO, PLAY, SAME_SETTINGS
 from fedbandit_envs.federation.owners import Owners
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.federation.wire import Packet, pack
+from fedbandit_envs.federation.wire import Packet, Transport, pack
 from fedbandit_envs.protocol.knowledge import ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
@@ -24,20 +23,6 @@ from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, q
 from fedbandit_envs.rounds.ledger import Ledger
 from fedbandit_envs.rounds.turn import idle_turns
 from fedbandit_envs.threads import one_thread
-
-
-class Transport(Protocol):
-    """How packets reach the clients. Each client is a node with a number, which may change when it comes back."""
-
-    def nodes(self) -> dict[int, str]:
-        """The numbers of the nodes that are connected now, each with the key that it has proved to have."""
-
-    def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
-        """Send each node its packet, and collect the answers of `timeout` seconds.
-
-        Returns:
-            For each node that answered its packet, or a text that says what failed.
-        """
 
 
 @dataclass(frozen=True)
@@ -244,8 +229,9 @@ class Coordinator:
         before = self._carrier.snapshot()
         while True:
             faults = self._missing(failed, self.ledger.rounds)
-            where = f" from the state in {saved_in}" if saved_in else ""
-            remedy = f"start the missing clients again and go on{where}"
+            remedy = "start the missing clients again and go on" + (
+                f" from the state in {saved_in}" if saved_in else ""
+            )
             shortage = quorum_shortage(max(self._quorum, 1 / num_agents), num_agents, faults, remedy)
             if shortage is not None:
                 raise shortage

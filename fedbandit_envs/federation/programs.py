@@ -102,6 +102,8 @@ class Programs:
                 _kill(one)
             time.sleep(0.1)
             left = self._running(family)
+        for process in self._started.values():
+            process.wait()  # it has ended, and would stay a zombie
         self._started.clear()
 
     def _running(self, family: "set[psutil.Process]") -> "set[psutil.Process]":

@@ -8,7 +8,7 @@ shapes), the masks and the envelope (verb, turn, length of the plan) are not cou
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,20 @@ _LONGEST_NAME = 100  # the most characters of a kind or of an array's name
 
 class WireError(ValueError):
     """A packet has another form than it should have; nothing of it is used."""
+
+
+class Transport(Protocol):
+    """How packets reach the clients. Each client is a node with a number, which may change when it comes back."""
+
+    def nodes(self) -> dict[int, str]:
+        """The numbers of the nodes that are connected now, each with the key that it has proved to have."""
+
+    def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
+        """Send each node its packet, and collect the answers of `timeout` seconds.
+
+        Returns:
+            For each node that answered its packet, or a text that says what failed.
+        """
 
 
 def most_bytes(constants: Constants, agents: int) -> int:

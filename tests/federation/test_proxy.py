@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from federation_loop import in_process, settings
-from strangers import Stranger, as_nobody
+from strangers import Stranger
 
 from fedbandit_envs.federation import launch
 from fedbandit_envs.federation.network import listens
@@ -166,15 +166,16 @@ def test_a_stranger_with_the_certificate_gets_neither_code_nor_a_node(server: Se
     connection = {"address": f"{HOST}:{server.outside}", "root-certificates": str(stranger.home / "ca.crt")}
     write_toml(stranger.home / "config.toml", {"superlink": {"default": "here", "here": connection}})
     subprocess.run(["chown", "-R", "nobody:nogroup", str(stranger.home)], check=True)
-    home = {"FLWR_HOME": str(stranger.home), "HOME": str(stranger.home)}
-    submitted = as_nobody(["flwr", "run", str(stranger.home / "app"), "here"], **home)
-    registered = as_nobody(["flwr", "supernode", "register", f"{key}.pub", "here"], **home)
+    submitted = stranger.calls("flwr", "run", str(stranger.home / "app"), "here")
+    registered = stranger.calls("flwr", "supernode", "register", f"{key}.pub", "here")
     node = ["timeout", "20", "flower-supernode", "--superlink", f"{HOST}:{server.outside}", "--max-retries", "1"]
     node += ["--root-certificates", str(stranger.home / "ca.crt"), "--host", HOST, "--port", str(free_ports(1)[0])]
-    as_nobody([*node, "--auth-supernode-private-key", str(key)], **home)
-    as_nobody(node, **home)
-    assert "Successfully started run" not in submitted.stdout
-    assert "registered successfully" not in registered.stdout
+    stranger.calls(*node, "--auth-supernode-private-key", str(key))
+    without_key = stranger.calls(*node)
+    assert "403 Forbidden" in submitted.stdout + submitted.stderr
+    assert "403 Forbidden" in registered.stdout + registered.stderr
+    assert "403 Forbidden" in without_key.stderr  # it tried to register a key that it has made itself
+    assert "No SuperNode found with the given public key" in server.programs.log("superlink", 10**6)
     nodes = json.loads(server.control("supernode", "list", "--format", "json"))["nodes"]
     assert len(nodes) == 2
     assert {one["status"] for one in nodes} == {"registered"}  # nobody has come as one of the two

@@ -14,14 +14,19 @@ app = ServerApp()
 """
 
 
-def as_nobody(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def as_nobody(*command: str, reads_all: bool = False, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as the user nobody.
+
+    Args:
+        command: the command and its arguments.
+        reads_all: whether the user may read all files, as a program needs whose Python is in the home of root.
+        variables: the environment.
+    """
+    capability = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"] if reads_all else []
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "FLWR_TELEMETRY_ENABLED": "0"}
     return subprocess.run(
-        command,
+        ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *capability, *command],
         env={**environment, **variables},
-        user="nobody",
-        group="nogroup",
-        extra_groups=[],
         cwd="/",
         capture_output=True,
         text=True,
@@ -51,6 +56,8 @@ class Stranger:
         config = config.replace(str(out / "server"), str(self.home))  # its own copy of the certificate
         (self.home / "config.toml").write_text(config)
         subprocess.run(["chown", "-R", "nobody:nogroup", str(self.home)], check=True)
-        self.submitted.append(
-            as_nobody(["flwr", "run", str(self.home / "app"), "here"], FLWR_HOME=str(self.home), HOME=str(self.home))
-        )
+        self.submitted.append(self.calls("flwr", "run", str(self.home / "app"), "here"))
+
+    def calls(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of Flower with this stranger's own configuration."""
+        return as_nobody(*command, reads_all=True, FLWR_HOME=str(self.home), HOME=str(self.home))
