@@ -6,17 +6,25 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedbandit_envs.federation.owners import key_fingerprint
+from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.storage import write_whole
 
 
 def fingerprint_of_pem(public_key: bytes) -> str:
-    """The fingerprint of a public key in the form in which Flower keeps it, as `key_fingerprint` writes it."""
-    key = serialization.load_pem_public_key(public_key)
-    line = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    """The fingerprint of a public key in the form in which Flower keeps it, as `key_fingerprint` writes it.
+
+    What is no key has a text that no list of owners holds, so that a stranger can't end the run by it.
+    """
+    try:
+        key = serialization.load_pem_public_key(public_key)
+        line = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return "an unreadable key, " + shown(repr(public_key), 60)
     return key_fingerprint(line.decode())
 
 

@@ -157,7 +157,10 @@ def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy)
 def write_app(folder: str | Path, config: Config) -> None:
     """Write the app that `flwr run` takes: a configuration that names the apps of this package, and no code.
 
-    Example: `write_app("app", {**settings.config(), "clients": 3, "quorum": 0.5, "timeout": 600.0, "folder": ""})`.
+    Beside the settings, the configuration lists the owners of the agents. It may hold the quorum, the timeout of a turn
+    in seconds, and the server's folder for its state and its audit trail.
+
+    Example: `write_app("app", {**settings.config(), "owners": json.dumps({"SHA256:...": [0, 1]})})`.
     """
     app = {
         "project": {

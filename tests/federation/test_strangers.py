@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from federation_loop import settings
+from proc import private_network_is_possible
 from strangers import Stranger, as_nobody
 
 from fedbandit_envs.federation.local import federate
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flow
 pytest.importorskip("flwr")
 if os.geteuid() != 0:
     pytest.skip("only root can try it as another user", allow_module_level=True)
+if not private_network_is_possible():
+    pytest.skip("this machine does not let us make a network namespace", allow_module_level=True)
 
 
 OF = settings(num_agents=2, num_arms=10, max_cycles=13)
