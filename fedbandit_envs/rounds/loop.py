@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
-from fedbandit_envs.rounds.checks import check_faults, check_plays, checked_environment
+from fedbandit_envs.rounds.checks import check_faults, check_plays, check_same_run, checked_environment, run_fingerprint
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
@@ -222,6 +222,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
         return {
+            "run": run_fingerprint(self.policy, self.constants),
             "seed": str(self.bandit.episode_seed),
             "steps": self._taken,
             "plans": self.bandit.episode.plans,
@@ -244,6 +245,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if self._record and not state["recorded"]:
             raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
         self.start(seed=int(state["seed"]))
+        what = "the policy, its parameters and the constants of the environment"
+        check_same_run(run_fingerprint(self.policy, self.constants), state.get("run"), what)
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._checkpoints.restore(state["checkpoints"])

@@ -12,7 +12,7 @@ import fedbandit_baselines
 import fedbandit_envs
 
 # These modules have no examples, and import a library that may not be here.
-WITHOUT_EXAMPLES = ("_compiled", ".flower", ".__main__")
+WITHOUT_EXAMPLES = ("_compiled", ".flower", ".federation.keys", ".__main__")
 
 
 def modules_of(package: ModuleType) -> list[str]:
