@@ -59,6 +59,7 @@ from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
+from .rounds.attacks import Attackers as Attackers
 from .rounds.auditing import audit as audit
 from .rounds.faults import Faults as Faults
 from .rounds.faults import QuorumLost as QuorumLost

@@ -94,7 +94,7 @@ class Coordinator:
         self._policy, self._view, self._transport = policy, view, transport
         self._constants = view.constants
         self._quorum, self._timeout = quorum, timeout
-        self._carrier = ViaServer(policy.server(view), view.constants.num_agents)
+        self._carrier = ViaServer(policy.server(view), view.constants)
         self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
         self._nodes: dict[int, _Node] = {}
         self.step = self._idle = 0
@@ -145,7 +145,9 @@ class Coordinator:
         agreed(replies, failed, "form of the message", form, self._accepts)
         number = self.ledger.rounds
         down = self._answered(replies, failed, saved_in)
-        faults = self._missing(replies, failed, number)
+        # What the server refused belongs to the faults of this turn; the carrier of a federation keeps none of its own.
+        refused, self._carrier.lost = self._carrier.lost, []
+        faults = sorted([*self._missing(replies, failed, number), *refused], key=lambda fault: fault.agent)
         known = {(fault.agent, fault.round) for fault in self.faults}
         self.faults += [fault for fault in faults if (fault.agent, fault.round) not in known]
         for node, reply in replies.items():
