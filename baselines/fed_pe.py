@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
+from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
 from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
+from fedbandit_agents.phased.plausibility import LONGEST_FEATURES
+from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -127,6 +129,18 @@ class CollaborativeServer(PhasedServer):
     V_a = (sum f psi psi^T)^+ and theta_a = V_a sum f ||psi||^2 theta_{a,i}. Features are sent once: the estimates of an
     agent whose first report was lost can't be used.
     """
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """What any server of phased elimination refuses, and features that are zero or far too long."""
+        found = super().refuses(up)
+        if "psi" in up.arrays:
+            with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
+                norms = np.sqrt(np.einsum("nad,nad->na", up["psi"], up["psi"]))
+            assert up.agents is not None
+            wrong = (norms == 0) | (norms > LONGEST_FEATURES * self.constants.L)
+            for row, arm in np.argwhere(wrong):
+                found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
+        return found
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the features psi of agents that report for the first time."""

@@ -24,7 +24,7 @@ class Attackers:
     - "sign-flip": every number times -1.
     - "scale": every number times `factor`.
     - "constant": every number is replaced by `value`.
-    - "collude": every number about `arm` is replaced by `value`, and the rest stays true. That applies to arrays with an
+    - "collude": every number about `arm` is replaced by `value`; the rest stays true. That applies to arrays with an
       axis of arms after the axis of agents.
 
     >>> import fedbandit_envs as fb
@@ -32,7 +32,7 @@ class Attackers:
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0, faults=faults)
     >>> sorted({fault.agent for fault in history.faults}), faults.attackers.agents(seed=0, num_agents=5)
-    ([1, 4], array([1, 4]))
+    ([2, 3], array([2, 3]))
     """
 
     kind: str  #: "sign-flip", "scale", "constant" or "collude"
