@@ -132,15 +132,18 @@ class CollaborativeServer(PhasedServer):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """What any server of phased elimination refuses, and features that are zero or far too long."""
-        found = super().refuses(up)
+        found: dict[int, str] = {}
         if "psi" in up.arrays:
-            with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
-                norms = np.sqrt(np.einsum("nad,nad->na", up["psi"], up["psi"]))
             assert up.agents is not None
-            wrong = (norms == 0) | (norms > LONGEST_FEATURES * self.constants.L)
-            for row, arm in np.argwhere(wrong):
+            norms = _norms(up["psi"])
+            for row, arm in np.argwhere((norms == 0) | (norms > LONGEST_FEATURES * self.constants.L)):
                 found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
-        return found
+        return found | super().refuses(up)
+
+    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray:
+        """||psi|| (n, K), from the message that brings them or as they are known; 1 where they are not known."""
+        norms = _norms(up["psi"] if "psi" in up.arrays else self.directions[rows])
+        return np.where(norms > 0, norms, 1.0)
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the features psi of agents that report for the first time."""
@@ -153,6 +156,12 @@ class CollaborativeServer(PhasedServer):
         """theta_a and V_a from the features; theta_{a,i} ||psi||^2 is the mean reward times psi."""
         squares = np.einsum("nad,nad->na", directions, directions)
         return super().aggregated(theta * squares[..., None], directions, weights)
+
+
+def _norms(psi: FloatArray) -> FloatArray:
+    """The norms along the last axis, infinite where they overflow."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sqrt(np.einsum("nad,nad->na", psi, psi)))
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,12 @@ def report_weights(
         r = residuals(bounded / (np.maximum(r, least) * spread))
     scale = np.maximum(_TO_STD * _medians(r, reported), least_scale) + np.finfo(np.float64).tiny
     weights = bounded
-    for loss in (_huber,) if aggregation == "huber" else (_huber, _tukey):
+    for _ in range(_ITERATIONS):
+        weights = bounded * _huber(r / scale)
+        r = residuals(weights)
+    if aggregation == "tukey":
         for _ in range(_ITERATIONS):
-            weights = bounded * loss(r / scale)
+            weights = reported * _tukey(r / scale)  # far from the robust start leverage no longer hides an outlier
             r = residuals(weights)
     return np.where(count < _ENOUGH * dim, reported, weights)
 

@@ -13,7 +13,7 @@ _DEVIATIONS = 6.0  # so many standard deviations are allowed for
 #: Features longer than this multiple of L can't be. Where known contexts vary around what L is about, some exceed L.
 LONGEST_FEATURES = 3.0
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (L / ell)^2.
-_TRACE_SLACK = 4.0
+_TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
 _SAME_DIRECTION = 1e-9
 _ROUNDING = 1e-9  # of a matrix, as a share of its trace
@@ -34,8 +34,13 @@ def largest_mean(constants: Constants) -> float | None:
     return shown + (shown if constants.context_proxy is None else _DEVIATIONS * float(np.sqrt(constants.context_proxy)))
 
 
-def longest_estimates(constants: Constants, pulls: IntArray) -> FloatArray | None:
+def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray | None:
     """(largest mean + 6 sigma / sqrt(n)) / ell, the norms that estimates from n pulls can have; None: any norm.
+
+    Args:
+        constants: the public constants of the problem.
+        pulls: n, of any shape.
+        norms: ||psi||, of the same shape, for a server that knows them; they take the place of ell and L.
 
     >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
     >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0)
@@ -43,10 +48,12 @@ def longest_estimates(constants: Constants, pulls: IntArray) -> FloatArray | Non
     array([14.,  4.])
     """
     largest = largest_mean(constants)
-    if largest is None:
+    if largest is None or constants.theta_bound is None:
         return None
     noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
-    return np.asarray((largest + noise) / constants.ell)
+    if norms is None:
+        return np.asarray((largest + noise) / constants.ell)
+    return np.asarray((largest + (norms - constants.L) * constants.theta_bound + noise) / norms)
 
 
 def other_directions(theta: FloatArray, directions: FloatArray) -> BoolArray:

@@ -50,13 +50,17 @@ class PhasedServer(ServerSide):
             norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
         for row, arm in np.argwhere(turned):
             found.setdefault(int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
-        most = longest_estimates(self.constants, self.pulls[rows])
+        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up))
         for row, arm in np.argwhere(present & (norms > most)) if most is not None else ():
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )
             found.setdefault(int(up.agents[row]), reason)
         return found
+
+    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray | None:
+        """||psi|| (n, K) of the agents of a report, for a server that knows them; None: this one does not."""
+        return None
 
     def _rows(self, agents: IntArray | None) -> "IntArray | slice":
         """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""
