@@ -29,7 +29,8 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an argument of the environment, or dropout (the probability that a report is lost); can be repeated",
+        help="an argument of the environment, or dropout (the probability that a report is lost), attackers (the share "
+        "of agents that report falsely) and attack (sign-flip, scale, constant or collude); can be repeated",
     )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")

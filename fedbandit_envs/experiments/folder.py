@@ -122,7 +122,9 @@ def _settings(experiment: Experiment, package_version: str) -> list[str]:
     """All that the fingerprint covers, one setting in each line."""
     table = experiment.table()
     settings = {"version": package_version}
-    settings |= {name: table[name] for name in ("environment", "seed", "audited", "dropout")} | table["arguments"]
+    settings |= {name: table[name] for name in table if name not in ("policies", "trials", "arguments")} | table[
+        "arguments"
+    ]
     lines = [f"{name} = {value!r}" for name, value in settings.items()]
     for number, spec in enumerate(experiment.policies, start=1):
         lines.append(f"policy {number} = {spec.name!r}")
