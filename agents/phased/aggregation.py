@@ -21,6 +21,7 @@ _HUBER, _TUKEY = 1.345, 6.0
 _TO_STD = 1.4826  # the standard deviation of normal numbers, as a multiple of their median absolute value
 # The largest leverage of a report: alone it has at most half of the say in any direction.
 _MOST_LEVERAGE = 0.5
+_LEAST_WEIGHT = 0.01  # to which leverage can reduce a report
 # Arms with fewer reports than this multiple of d keep the mean: so few can't tell who of them is wrong.
 _ENOUGH = 2
 _ITERATIONS = 20  # of each of the three stages; the weights then change by less than the noise
@@ -61,9 +62,11 @@ def report_weights(
 
     r = residuals(bounded)
     for _ in range(_ITERATIONS):
-        least = 0.01 * _medians(r, reported) + np.finfo(np.float64).tiny
-        r = residuals(bounded / (np.maximum(r, least) * spread))
-    scale = np.maximum(_TO_STD * _medians(r, reported), least_scale) + np.finfo(np.float64).tiny
+        least = 0.01 * _medians(r, reported) + 1e-6 * r.max(axis=0)  # reports that fit exactly don't decide alone
+        least = np.where(least > 0, least, 1.0)
+        r = residuals(bounded * least / (np.maximum(r, least) * spread))
+    scale = np.maximum(np.maximum(_TO_STD * _medians(r, reported), least_scale), 1e-9 * r.max(axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
     weights = bounded
     for _ in range(_ITERATIONS):
         weights = bounded * _huber(r / scale)
@@ -103,15 +106,26 @@ def _residuals(gram: FloatArray, moments: FloatArray, weights: FloatArray) -> Fl
 
 
 def _bounded_leverage(gram: FloatArray, reported: BoolArray) -> FloatArray:
-    """Weights (n, K) up to 1 with which hardly a report has a leverage w tr(G_i (sum_j w G_j)^+) above the largest."""
+    """Weights (n, K) up to 1 with which hardly a report has a leverage h = w tr(G_i (sum_j w G_j)^+) above the largest.
+
+    A report that has nearly all the say gets half of it by the weight (1 - h) / h, since all others have 1 - h together.
+    No weight falls below the least, since the one report in a direction has all the say there and may well be true.
+    """
     weights = reported.astype(np.float64)
     for _ in range(5):
         total = np.einsum("na,nade->ade", weights, gram)
         leverage = weights * np.einsum("nade,ade->na", gram, np.linalg.pinv(total, rcond=1e-10, hermitian=True))
-        weights = weights * (_MOST_LEVERAGE / np.maximum(leverage, _MOST_LEVERAGE))
+        odds = np.clip(1 - leverage, 0, None) / np.maximum(leverage, _MOST_LEVERAGE)
+        most = _MOST_LEVERAGE / (1 - _MOST_LEVERAGE) * odds
+        weights = np.where(leverage > _MOST_LEVERAGE, np.maximum(weights * most, _LEAST_WEIGHT), weights)
     return weights
 
 
 def _medians(r: FloatArray, reported: BoolArray) -> FloatArray:
     """(K,) the median over the agents that reported an arm; 0 for an arm without reports."""
-    return np.nan_to_num(np.nanmedian(np.where(reported, r, np.nan), axis=0))
+    count = np.count_nonzero(reported, axis=0)
+    ordered = np.sort(np.where(reported, r, np.inf), axis=0)
+    middle = [
+        np.take_along_axis(ordered, place[None], axis=0)[0] for place in (np.maximum(count - 1, 0) // 2, count // 2)
+    ]
+    return np.where(count > 0, (middle[0] + middle[1]) / 2, 0.0)
