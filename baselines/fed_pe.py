@@ -143,7 +143,7 @@ class CollaborativeServer(PhasedServer):
     def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray:
         """||psi|| (n, K), from the message that brings them or as they are known; 1 where they are not known."""
         norms = _norms(up["psi"] if "psi" in up.arrays else self.directions[rows])
-        return np.where(norms > 0, norms, 1.0)
+        return np.where((norms > 0) & np.isfinite(norms), norms, 1.0)
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the features psi of agents that report for the first time."""

@@ -108,7 +108,7 @@ def _residuals(gram: FloatArray, moments: FloatArray, weights: FloatArray) -> Fl
 def _bounded_leverage(gram: FloatArray, reported: BoolArray) -> FloatArray:
     """Weights (n, K) up to 1 with which hardly a report has a leverage h = w tr(G_i (sum_j w G_j)^+) above the largest.
 
-    A report that has nearly all the say gets half of it by the weight (1 - h) / h, since all others have 1 - h together.
+    A report that has nearly all the say gets half of it by the weight (1 - h) / h, since all others have 1 - h.
     No weight falls below the least, since the one report in a direction has all the say there and may well be true.
     """
     weights = reported.astype(np.float64)
