@@ -151,7 +151,7 @@ class DisLinUCBServer(ServerSide):
         found |= {agents[row]: reason for row, reason in impossible_grams(gram, self.constants).items()}
         most = longest_moments(gram, self.constants)
         norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
-        for row, arm in np.argwhere(norms > most * (1 + 1e-9)) if most is not None else ():
+        for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
             reason = f"sent moments of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             found.setdefault(agents[row], reason)
         return found

@@ -34,8 +34,8 @@ def largest_mean(constants: Constants) -> float | None:
     return shown + (shown if constants.context_proxy is None else _DEVIATIONS * float(np.sqrt(constants.context_proxy)))
 
 
-def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray | None:
-    """(largest mean + 6 sigma / sqrt(n)) / ell, the norms that estimates from n pulls can have; None: any norm.
+def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray:
+    """(largest mean + 6 sigma / sqrt(n)) / ell, the norms that estimates from n pulls can have; infinite: any norm.
 
     Args:
         constants: the public constants of the problem.
@@ -49,7 +49,7 @@ def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray |
     """
     largest = largest_mean(constants)
     if largest is None or constants.theta_bound is None:
-        return None
+        return np.full(pulls.shape, np.inf)
     noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
     if norms is None:
         return np.asarray((largest + noise) / constants.ell)
@@ -108,8 +108,8 @@ def _positive(matrices: FloatArray) -> bool:
     return True
 
 
-def longest_moments(gram: FloatArray, constants: Constants) -> FloatArray | None:
-    """The norms that sums of psi y can have, (n, K), given sums of psi psi^T (n, K, d, d); None: any norm.
+def longest_moments(gram: FloatArray, constants: Constants) -> FloatArray:
+    """The norms that sums of psi y can have, (n, K), given sums of psi psi^T (n, K, d, d); infinite: any norm.
 
     With t = tr G a sum of rewards gives at most t (largest mean) / ell, and its noise 6 sigma sqrt(t).
 
@@ -120,6 +120,6 @@ def longest_moments(gram: FloatArray, constants: Constants) -> FloatArray | None
     """
     largest = largest_mean(constants)
     if largest is None:
-        return None
+        return np.full(gram.shape[:2], np.inf)
     traces = np.maximum(gram.trace(axis1=2, axis2=3), 0)
     return np.asarray(traces * largest / constants.ell + _DEVIATIONS * constants.noise_std * np.sqrt(traces))

@@ -51,7 +51,7 @@ class PhasedServer(ServerSide):
         for row, arm in np.argwhere(turned):
             found.setdefault(int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up))
-        for row, arm in np.argwhere(present & (norms > most)) if most is not None else ():
+        for row, arm in np.argwhere(present & (norms > most)):
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )

@@ -65,8 +65,8 @@ class Attackers:
             liars: the numbers of the attackers.
             num_arms: the number of arms, K.
         """
-        rows = np.isin(report.agents, liars)
-        if report.agents is None or not rows.any():
+        rows = np.zeros(0, dtype=bool) if report.agents is None else np.isin(report.agents, liars)
+        if not rows.any():
             return report
         arrays = {
             name: self._false(array, rows, num_arms) if array.dtype.kind == "f" else array

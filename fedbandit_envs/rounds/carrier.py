@@ -103,7 +103,7 @@ class ViaServer:
     def _usable(self, up: Message, number: int) -> tuple[Message | None, list[Fault]]:
         """The rows that the server does not refuse, None if there are none, and a fault for each of the others."""
         reasons = self.server.refuses(up)
-        if not reasons:
+        if not reasons or up.agents is None:
             return up, []
         kept = ~np.isin(up.agents, list(reasons))
         return up.rows(kept) if kept.any() else None, [Fault(agent, number, why) for agent, why in reasons.items()]
