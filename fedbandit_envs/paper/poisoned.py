@@ -95,7 +95,7 @@ def poisoned(
     for name, aggregation in product(settings, AGGREGATIONS):  # without attackers, all attacks are one
         clean = found[name, aggregation, ATTACKS[0], 0.0]
         found |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
-    return found
+    return {key: found[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
 
 
 def _regrets(
@@ -140,5 +140,5 @@ def poison_figure(found: Regrets) -> "Figure":
         low, high = min(axes.get_ylim()[0] for axes in row), max(axes.get_ylim()[1] for axes in row)
         for axes in row:
             axes.set_ylim(low, high)
-    grid[0, 0].legend(fontsize=8)
+    grid[0, ATTACKS.index("scale")].legend(fontsize=8)  # where the plain mean does not rise far
     return figure

@@ -13,7 +13,7 @@ SMALL = {"small": Setting("Fed-PECD", agents=10, horizon=300)}
 
 def test_the_table_and_the_figure_hold_every_case() -> None:
     found = poisoned(SMALL, trials=2, executor="serial", shares=(0.2,))
-    assert set(found) == set(product(["small"], AGGREGATIONS, ATTACKS, (0.0, 0.2)))
+    assert list(found) == list(product(["small"], AGGREGATIONS, ATTACKS, (0.0, 0.2)))
     table = poison_table(found)
     row = table["attackers"].index(0.2)
     key = "small", table["aggregation"][row], table["attack"][row]
