@@ -70,6 +70,7 @@ from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
 from .reports import tracking as tracking
 from .reports.page import report as report
+from .rounds.attacks import Attackers as Attackers
 from .rounds.auditing import audit as audit
 from .rounds.faults import Faults as Faults
 from .rounds.faults import QuorumLost as QuorumLost

@@ -123,7 +123,8 @@ def phases(history: RecordedRun) -> list[Phase]:
 
 def claims(policy: "PhasedElimination", history: RecordedRun) -> Iterator[Claim]:
     """What Fed-PE's theorem says of a recorded run, which `audit` shows beside what was measured."""
-    if not policy.theorem or history.faults:  # the theorem is about runs in which every report arrives
+    # The theorem is about runs in which every report arrives and counts in full.
+    if not policy.theorem or history.faults or policy.aggregation != "mean":
         return
     run = _run(policy, history)
     stages = run.phases()

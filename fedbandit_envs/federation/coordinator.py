@@ -88,7 +88,7 @@ class Coordinator:
         self._policy, self._view, self._transport = policy, view, transport
         self._constants, self._run = view.constants, run
         self._quorum, self._timeout = quorum, timeout
-        self._carrier = ViaServer(policy.server(view), view.constants.num_agents)
+        self._carrier = ViaServer(policy.server(view), view.constants)
         self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
         self._owners = Owners(owners, view.constants.num_agents, audit)
         self._acknowledged: dict[str, int] = {}  # for a key the last turn that its client is known to have played
@@ -146,7 +146,9 @@ class Coordinator:
             down = self._answered(replies, failed, saved_in)
         finally:
             self._owners.record(failed, number)
-        faults = self._missing(failed, number)
+        # What the server refused belongs to the faults of this turn; the carrier of a federation keeps none of its own.
+        refused, self._carrier.lost = self._carrier.lost, []
+        faults = sorted([*self._missing(failed, number), *refused], key=lambda fault: fault.agent)
         known = {(fault.agent, fault.round) for fault in self.faults}
         self.faults += [fault for fault in faults if (fault.agent, fault.round) not in known]
         for key, reply in replies.items():

@@ -48,7 +48,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
             `env` has a wrapper that does not define `pull` itself, because that wrapper must see each step.
         record: keep every message, plan and feedback, and the truth.
-        faults: reports that are lost on their way to the server; None: none.
+        faults: reports that are lost, or changed, on their way to the server; None: none.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
         seed = self.bandit.episode_seed
         server = self._server_side(ServerView.of_run(self.constants, seed))
-        return ViaServer(server, self.constants.num_agents, self._faults, seed)
+        return ViaServer(server, self.constants, self._faults, seed)
 
     def _server_side(self, view: ServerView) -> ServerSide:
         return self.policy.server(view)
@@ -277,7 +277,7 @@ def play(
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans.
         record: keep every message, plan and feedback, and the truth, for `audit`.
         blocks: how the agents are split, as lists of agent numbers; the run is the same however they are.
-        faults: reports that are lost on their way to the server; None: none.
+        faults: reports that are lost, or changed, on their way to the server; None: none.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

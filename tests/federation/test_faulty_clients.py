@@ -133,6 +133,7 @@ def test_a_report_that_the_server_can_not_take_leaves_no_trace(monkeypatch: pyte
         return {**packet, "0/theta": np.full(len(theta) // 8, 7.0).tobytes()}
 
     monkeypatch.setattr(server, "answer", refuses_sevens)
+    monkeypatch.setattr(server, "refuses", lambda self, up: {})  # it would notice before
     loop = Loop(of, EACH_ITS_OWN)
     loop.tampered[1, 2] = sevens
     coordinator = federated(loop)
