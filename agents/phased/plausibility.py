@@ -72,8 +72,8 @@ def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
 
     Such sums are symmetric and have no negative eigenvalue, and n pulls give a trace of at most n |psi|^2. All
     agents have pulled equally often, so that the trace of one also tells about the others: no total trace is much more
-    than the square of the longest psi over the shortest times the median. An arm that was pulled has at least the trace of
-    one pull. Traces are bounded only where the norms of psi are.
+    than the square of the longest psi over the shortest times the median. An arm that was pulled has at least the trace
+    of one pull. Traces are bounded only where the norms of psi are.
 
     >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
     >>> impossible_grams(np.array([[[[3.0]]], [[[-1.0]]]]), Constants(**sizes, ell=1.0, L=1.0))
