@@ -173,7 +173,7 @@ def _latex(
 
 
 def _knowing_the_truth(result: "Result") -> list[str]:
-    """The labels of policies that are shown the true means, as the Oracle; a policy that is not installed is not among them."""
+    """The labels of policies that are shown the true means, as the Oracle; only installed policies are among them."""
     from fedbandit_envs.protocol.registry import policy_class, policy_names
 
     known = set(policy_names())

@@ -6,6 +6,11 @@ import numpy as np
 
 from fedbandit_envs.experiments.experiment import PolicySpec
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.policy import Policy
+
+_FAR = 2.0  # widths for noise that is so many times larger than it is here cost four times the steps
+_LONG = 22  # runs of more than two to this power steps take hours
 
 
 def advice(result: Result) -> list[str]:
@@ -36,10 +41,20 @@ def _too_short(result: Result, spec: PolicySpec) -> str:
     needed = policy.steps_to_separate(constants, gap) if math.isfinite(gap) else None
     if needed is None or needed <= constants.horizon:
         return ""
-    # Four times as long, as a power of two: then most steps are played after the arms have been told apart.
-    enough = math.ceil(math.log2(4 * needed))
     return (
         f"{spec.label}: at T = {constants.horizon:,} only {settled:.0%} of the agents have one arm left, so its regret "
-        f"is the price of exploration. Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
-        f"max_cycles=2**{enough} shows the gain."
+        f"is the price of exploration. {_remedy(policy, constants, gap, needed)}"
     )
+
+
+def _remedy(policy: Policy, constants: Constants, gap: float, needed: int) -> str:
+    """What to change: widths that assume too much noise, or else the number of steps."""
+    sigma, noise = getattr(policy, "sigma", None), constants.noise_std
+    if isinstance(sigma, (int, float)) and sigma > _FAR * noise > 0:
+        return f"Its widths assume sigma = {sigma:g}, the noise here is {noise:.3g}: try sigma={noise:.3g}."
+    # Four times as long, as a power of two: then most steps are played after the arms have been told apart.
+    enough = math.ceil(math.log2(4 * needed))
+    told = f"Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
+    if enough > _LONG:
+        return f"{told}so small gaps take max_cycles=2**{enough} to show a gain, and a problem with larger gaps less."
+    return f"{told}max_cycles=2**{enough} shows the gain."
