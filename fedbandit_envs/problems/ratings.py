@@ -23,9 +23,10 @@ class RatingsFit:
 
     R^2 is 1 minus the squared error divided by that of the mean rating: 1 is perfect, 0 is no better than the mean.
 
-    >>> print(RatingsFit(943, 1682, 100_000, 10_000, 3, 30, 0, 1.115, 0.918, 0.947))
+    >>> print(RatingsFit(943, 1682, 100_000, 10_000, 3, 30, 0, 1.115, 0.918, 0.947, 0.2))
     100000 ratings of 1682 items by 943 users
     on 10000 held-out ratings: RMSE 0.918 by rank 3 (R^2 = 0.322), 0.947 by 30 arms (R^2 = 0.279), 1.115 by the mean
+    rewards are ratings times 0.2
     """
 
     users: int  #: the number of users
@@ -38,6 +39,7 @@ class RatingsFit:
     rmse_mean: float  #: root mean squared error of the mean rating, in the units of the ratings
     rmse: float  #: that of the products of rank d
     rmse_arms: float  #: that of the arms: each item is rated as the centre of its cluster
+    reward_per_rating: float  #: the expected reward of a rating of 1: rewards are rescaled so that none is above 1
 
     @property
     def r2(self) -> float:
@@ -50,11 +52,13 @@ class RatingsFit:
         return 1 - (self.rmse_arms / self.rmse_mean) ** 2
 
     def __str__(self) -> str:
-        left_out = f"; {self.left_out} users gave nothing but 0 and are left out" if self.left_out else ""
+        gave = "user gave nothing but 0 and is" if self.left_out == 1 else "users gave nothing but 0 and are"
+        left_out = f"; {self.left_out} {gave} left out" if self.left_out else ""
         return (
             f"{self.ratings} ratings of {self.items} items by {self.users} users{left_out}\n"
             f"on {self.held_out} held-out ratings: RMSE {self.rmse:.3f} by rank {self.dim} (R^2 = {self.r2:.3f}), "
             f"{self.rmse_arms:.3f} by {self.num_arms} arms (R^2 = {self.r2_arms:.3f}), {self.rmse_mean:.3f} by the mean"
+            f"\nrewards are ratings times {self.reward_per_rating:.3g}"
         )
 
 
@@ -133,6 +137,7 @@ def from_ratings(
         rmse_mean=rmse_mean,
         rmse=rmse,
         rmse_arms=rmse_arms,
+        reward_per_rating=1 / cells.highest / scale,
     )
     return FittedProblem(
         theta / scale,

@@ -25,7 +25,7 @@ class FittedProblem(Generic[Report]):
     """A problem that was learnt from a table, with a report that says how well its model fits.
 
     Play it by `fb.make("fedbandit/Linear-v0", **problem.arguments)`, or save it and name the file in experiments.
-    `print(problem)` shows the report.
+    `print(problem)` shows the report and the noise.
 
     >>> from fedbandit_envs.contexts.distributions import PointMass
     >>> points = PointMass([[1.0, 0.0], [0.0, 1.0]])
@@ -56,7 +56,7 @@ class FittedProblem(Generic[Report]):
         save_problem(path, **self.arguments)
 
     def __str__(self) -> str:
-        return str(self.report)
+        return f"{self.report}\nnoise_std of the rewards: {self.noise_std:.3g}"
 
 
 def read_columns(table: Any, delimiter: str | None = None) -> Mapping[str, Any]:

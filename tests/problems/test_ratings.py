@@ -119,7 +119,7 @@ def test_users_who_gave_nothing_but_zero_are_no_agents():
     table["stars"] = np.where(table["who"] == 7, 0.0, table["stars"])
     problem = learnt(table)
     assert problem.contexts.num_agents == 29
-    assert "1 users gave nothing but 0 and are left out" in str(problem)
+    assert "1 user gave nothing but 0 and is left out" in str(problem)
 
 
 def test_a_learnt_problem_plays_the_same_from_memory_and_from_its_file(tmp_path):
