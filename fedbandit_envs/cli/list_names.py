@@ -20,7 +20,10 @@ _NEEDS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit list`."""
     parser.add_argument(
-        "what", nargs="?", metavar="NAME", help="environments, policies, or the name (or module:Class) of one to explain; default: all"
+        "what",
+        nargs="?",
+        metavar="NAME",
+        help="environments, policies, or the name (or module:Class) of one to explain; default: all",
     )
 
 

@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD
 from fedbandit_envs.problems.factorisation import balanced, k_means, masked_nmf
 from fedbandit_envs.problems.households import households
-from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
+from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns, refuse
 from fedbandit_envs.validation import one_of, real_number, whole_number
 
 _HELD_OUT = 0.1  # the part of the ratings on which the model is tried
@@ -176,24 +176,24 @@ def _cells(columns: Any, user: str, item: str, rating: str) -> _Cells:
     named = {"user": user, "item": item, "rating": rating}
     found = {meaning: column(columns, name, meaning) for meaning, name in named.items()}
     check_lengths({name: found[meaning] for meaning, name in named.items()})
-    values = numbers(found["rating"], rating)
+    values = numbers(columns, rating, "rating")
     if values.size == 0:
         raise ValueError("table: expected ratings, got no rows")
-    if values.min() < 0:
-        raise ValueError(
-            f"column {rating!r}: expected ratings of at least 0, got {values.min():g}; subtract the lowest rating first"
-        )
+    negative = [
+        (int(row) + 1, f"expected a rating of at least 0, got {values[row]:g}") for row in np.flatnonzero(values < 0)
+    ]
+    refuse(columns, f"column {rating!r}", negative, remedy="subtract the lowest rating first")
     if values.max() == values.min():
         raise ValueError(f"column {rating!r}: expected ratings that differ, got {values.max():g} everywhere")
     users, items = names_of(found["user"]), names_of(found["item"])
     row, place = ({name: number for number, name in enumerate(names)} for names in (users, items))
     seen: dict[tuple[str, str], int] = {}
+    again = []
     for number, pair in enumerate(zip(map(str, found["user"]), map(str, found["item"]), strict=True), start=1):
         if seen.setdefault(pair, number) != number:
-            raise ValueError(
-                f"table, row {number}: expected one rating for each user and item, got another for user {pair[0]!r}, "
-                f"item {pair[1]!r} of row {seen[pair]}; keep one, or their mean"
-            )
+            got = f"another for user {pair[0]!r}, item {pair[1]!r} of row {seen[pair]}"
+            again.append((number, f"expected one rating for each user and item, got {got}"))
+    refuse(columns, "table", again, remedy="keep one, or their mean")
     user_numbers, item_numbers = np.array([(row[one], place[other]) for one, other in seen]).T
     return _Cells(users, items, user_numbers, item_numbers, values)
 

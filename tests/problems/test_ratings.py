@@ -161,7 +161,7 @@ def test_the_missing_value_of_pandas_is_a_hole():
     [
         (changed("stars", 9, "good"), {}, "column 'stars', row 10: expected a number, got 'good'"),
         (changed("stars", 9, float("inf")), {}, "column 'stars', row 10: expected a finite number"),
-        (changed("stars", 9, -1.0), {}, "expected ratings of at least 0, got -1; subtract the lowest"),
+        (changed("stars", 9, -1.0), {}, "expected a rating of at least 0, got -1; subtract the lowest"),
         (rank_two() | {"stars": np.full(len(rank_two()["who"]), 3)}, {}, "expected ratings that differ, got 3"),
         ({name: [*values, values[0]] for name, values in rank_two().items()}, {}, "got another for user '0', item"),
         (
