@@ -4,14 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.phased.aggregation import AGGREGATIONS, lasting_bias, report_weights
 from fedbandit_agents.phased.estimation import quadratic_forms
+from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
 from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, places
 from fedbandit_envs.protocol.policy import Policy, ServerSide
-from fedbandit_envs.validation import check_fields, checked, optional, probability, real_number
+from fedbandit_envs.ties import first_largest, rounding
+from fedbandit_envs.validation import check_fields, checked, one_of, optional, probability, real_number
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class DisLinUCB(Policy):
     theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
     #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (K d M)
     threshold: float | None = checked(None, optional(real_number), at_least=0)
+    #: how the server adds up reports: by their plain sums ("mean"), or robustly, by "huber" or "tukey"
+    aggregation: str = checked("mean", one_of, choices=AGGREGATIONS)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -46,7 +51,7 @@ class DisLinUCB(Policy):
 
     def server(self, view: ServerView) -> "DisLinUCBServer":
         """A server that adds up the sums of all agents."""
-        return DisLinUCBServer(view.constants)
+        return DisLinUCBServer(self, view.constants)
 
 
 class DisLinUCBAgents(IndexAgents):
@@ -81,6 +86,7 @@ class DisLinUCBAgents(IndexAgents):
         self.since = 0
         self.growth: FloatArray = np.zeros(len(psi))  # ln(det V / det V_last) over all blocks, (n,)
         self.indices = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
+        self.tolerance: FloatArray = rounding(np.abs(self.indices))  # (n,) until the next synchronisation
 
     def _indices(
         self, q: FloatArray, p: FloatArray, pulls: FloatArray, sums: FloatArray, log_det: FloatArray
@@ -98,6 +104,10 @@ class DisLinUCBAgents(IndexAgents):
         if down is not None:
             self._synchronise(down["gram"], down["moments"])
         return super().plan(None, remaining)
+
+    def choose(self) -> IntArray:
+        """The arm with the largest index; indices that are equal but for rounding go to the first arm."""
+        return first_largest(self.indices, self.tolerance)
 
     def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
         """Count the rewards; only the arm that was played has a new index."""
@@ -123,17 +133,47 @@ class DisLinUCBAgents(IndexAgents):
 
 
 class DisLinUCBServer(ServerSide):
-    """The server of DisLinUCB: it calls all agents when one asks, adds up what is new, and sends the sums back."""
+    """The server of DisLinUCB: it calls all agents when one asks, adds up what is new, and sends the sums back.
 
-    def __init__(self, constants: Constants):
-        shape = (constants.num_arms, constants.dim)
-        self.gram: FloatArray = np.zeros((*shape, constants.dim))
-        self.moments: FloatArray = np.zeros(shape)
+    With a robust `aggregation` it keeps the sums of each agent, and adds them up with weights from 0 to 1, by how well
+    they agree with those of the others: a report that is believed by half counts for half in both sums, so that the
+    widths of the agents allow for it. That takes M times the memory, and all weights are found anew at each answer.
+    """
+
+    def __init__(self, policy: DisLinUCB, constants: Constants):
+        self.policy, self.constants = policy, constants
+        rows = 1 if policy.aggregation == "mean" else constants.num_agents  # whose sums are kept apart
+        self.gram: FloatArray = np.zeros((rows, constants.num_arms, constants.dim, constants.dim))
+        self.moments: FloatArray = np.zeros((rows, constants.num_arms, constants.dim))
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Matrices that are no sums of psi psi^T of so many pulls, and moments that are too long for them."""
+        found = super().refuses(up)
+        if up.kind == "request":
+            return found
+        assert up.agents is not None
+        rows = np.flatnonzero(~np.isin(up.agents, list(found)))
+        gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
+        found |= {agents[row]: reason for row, reason in impossible_grams(gram, self.constants).items()}
+        most = longest_moments(gram, self.constants)
+        norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
+        for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
+            reason = f"sent moments of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
+            found.setdefault(agents[row], reason)
+        return found
 
     def answer(self, up: Message) -> Message:
         """A call to all agents after a request; the sums after new numbers."""
         if up.kind == "request":
             return Message("call")
-        self.gram = self.gram + up["gram"].sum(axis=0)
-        self.moments = self.moments + up["moments"].sum(axis=0)
-        return Message("sums", {"gram": self.gram, "moments": self.moments})
+        if self.policy.aggregation == "mean":
+            self.gram = self.gram + up["gram"].sum(axis=0)
+            self.moments = self.moments + up["moments"].sum(axis=0)
+            return Message("sums", {"gram": self.gram[0], "moments": self.moments[0]})
+        self.gram[up.agents] += up["gram"]
+        self.moments[up.agents] += up["moments"]
+        bias = lasting_bias(self.constants) / self.constants.ell**2  # N pulls give a trace of at least N ell^2
+        least_scale = self.constants.noise_std
+        weights = report_weights(self.gram, self.moments, self.policy.aggregation, least_scale, bias)
+        gram = np.einsum("na,nade->ade", weights, self.gram)
+        return Message("sums", {"gram": gram, "moments": np.einsum("na,nad->ad", weights, self.moments)})

@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
+from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
 from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
+from fedbandit_agents.phased.plausibility import LONGEST_FEATURES
+from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -128,6 +130,21 @@ class CollaborativeServer(PhasedServer):
     agent whose first report was lost can't be used.
     """
 
+    def refuses(self, up: Message) -> dict[int, str]:
+        """What any server of phased elimination refuses, and features that are zero or far too long."""
+        found: dict[int, str] = {}
+        if "psi" in up.arrays:
+            assert up.agents is not None
+            norms = _norms(up["psi"])
+            for row, arm in np.argwhere((norms == 0) | (norms > LONGEST_FEATURES * self.constants.L)):
+                found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
+        return found | super().refuses(up)
+
+    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray:
+        """||psi|| (n, K), from the message that brings them or as they are known; 1 where they are not known."""
+        norms = _norms(up["psi"] if "psi" in up.arrays else self.directions[rows])
+        return np.where((norms > 0) & np.isfinite(norms), norms, 1.0)
+
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the features psi of agents that report for the first time."""
         if "psi" in up.arrays:
@@ -139,6 +156,12 @@ class CollaborativeServer(PhasedServer):
         """theta_a and V_a from the features; theta_{a,i} ||psi||^2 is the mean reward times psi."""
         squares = np.einsum("nad,nad->na", directions, directions)
         return super().aggregated(theta * squares[..., None], directions, weights)
+
+
+def _norms(psi: FloatArray) -> FloatArray:
+    """The norms along the last axis, infinite where they overflow."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.sqrt(np.einsum("nad,nad->na", psi, psi)))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
-from fedbandit_envs.contexts.distributions import PointMass
 from fedbandit_envs.contexts.features import Table
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import ServerSide, SilentServer

@@ -6,13 +6,13 @@ from . import movielens_v0 as movielens_v0
 from . import synthetic_v0 as synthetic_v0
 from . import testing as testing
 from .contexts.distributions import ContextDistribution as ContextDistribution
-from .contexts.distributions import Discrete as Discrete
-from .contexts.distributions import PointMass as PointMass
 from .contexts.features import FeatureFunction as FeatureFunction
 from .contexts.features import FeatureMap as FeatureMap
 from .contexts.features import Identity as Identity
 from .contexts.features import LinearMap as LinearMap
 from .contexts.features import Table as Table
+from .contexts.finite import Discrete as Discrete
+from .contexts.finite import PointMass as PointMass
 from .contexts.gaussian import Gaussian as Gaussian
 from .envs.ids import environment_ids as environment_ids
 from .envs.parallel import HiddenContextBandit as HiddenContextBandit
@@ -70,6 +70,7 @@ from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
 from .reports import tracking as tracking
 from .reports.page import report as report
+from .rounds.attacks import Attackers as Attackers
 from .rounds.auditing import audit as audit
 from .rounds.faults import Faults as Faults
 from .rounds.faults import QuorumLost as QuorumLost

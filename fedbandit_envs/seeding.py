@@ -31,6 +31,7 @@ class Stream(IntEnum):
     FAULTS = 6  #: which reports are lost
     SHORT_PLANS = 7  #: the rewards of plans of one step
     SERVER = 8  #: the random numbers of a policy's server
+    ATTACKERS = 9  #: who reports falsely
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

@@ -16,6 +16,7 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import View
 
 
@@ -120,7 +121,7 @@ def inferred_features(
         return view.psi, bias_variances(view, theta, V)
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
-    spread = root[:, None] @ covariance[:, 0] @ root.transpose(0, 2, 1)[:, None]
+    spread = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
     return x, np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
 
 
@@ -132,8 +133,7 @@ def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
 
 def _variances_of_spread(distribution: ContextDistribution, feature_map: FeatureMap, V: FloatArray) -> FloatArray:
     """trace(V_a Cov_{c ~ mu_i}(phi(a, c))), (n, K): the variances at the columns of a root of V_a, summed."""
-    values, vectors = np.linalg.eigh(V)
-    root = vectors * np.sqrt(values.clip(min=0))[:, None]
+    root = matrix_root(V)
     total = np.zeros((distribution.num_agents, len(V)))
     for column in range(V.shape[2]):
         total += distribution.reward_variances(feature_map, root[..., column])

@@ -28,10 +28,12 @@ from fedbandit_agents.inference.context_bias import (
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.phased.estimation import inner_products, local_estimate, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.ties import JUST_WHOLE
 from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
 # Before the first round all agents together pull an arm this often for each of the d unknowns of its theta.
@@ -185,7 +187,8 @@ class InferringAgents(AgentSide):
     def _next_end(self, elapsed: int) -> int:
         """The step at which the next plan ends: the plans of a phase grow geometrically, as the phases do."""
         for batch in range(1, self.policy.batches):
-            end = math.ceil(self.phase_start * self.policy.growth ** (batch / self.policy.batches))
+            factor = self.policy.growth ** (batch / self.policy.batches)
+            end = math.ceil(self.phase_start * factor * JUST_WHOLE)
             if end > elapsed:
                 return min(end, self.phase_end)
         return self.phase_end
@@ -287,7 +290,9 @@ class WeightedServer(ServerSide):
 
     def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d) and weights (M, K)."""
-        V = np.linalg.inv(np.einsum("na,nad,nae->ade", weights, e, e) + np.eye(e.shape[2]) / self.policy.theta_std**2)
+        prior = np.eye(e.shape[2]) / self.policy.theta_std**2
+        root = inverse_root(np.einsum("na,nad,nae->ade", weights, e, e) + prior)
+        V = np.einsum("axd,axe->ade", root, root)
         return np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", weights, self.estimates)), V
 
     def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:

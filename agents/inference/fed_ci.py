@@ -9,6 +9,7 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import checked, whole_number
 
 
@@ -43,7 +44,7 @@ class FedCIAgents(InferringAgents):
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
         """A plan that pulls each arm as often as it is best in samples, if it is worth exploring; else the best arm."""
-        best = belief.expected_rewards().argmax(axis=1)
+        best = first_largest(belief.expected_rewards())
         number = min(self.policy.samples, length)
         worth = self._worth_exploring(belief, best, remaining)
         unsettled = np.flatnonzero(worth.any(axis=1))

@@ -7,9 +7,11 @@ import numpy as np
 
 from fedbandit_agents.inference.context_inference import ContextInference, InferringAgents
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.phased.estimation import number_of_phases
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import checked, probability
 
 
@@ -33,8 +35,8 @@ class FedCIElimination(ContextInference):
 
     def number_of_plans(self, constants: Constants) -> int:
         """An upper bound on the number of plans after the first one."""
-        phases = math.log(max(constants.horizon / self.first_plan(constants), 1), self.growth)
-        return self.batches * max(1, math.ceil(phases))
+        first_plans = -(-constants.horizon // self.first_plan(constants))  # so many would fill the horizon
+        return self.batches * number_of_phases(first_plans, self.growth)
 
     def agents(self, view: View) -> "EliminatingAgents":
         """Agents that infer their context and eliminate arms."""
@@ -70,4 +72,4 @@ class EliminatingAgents(InferringAgents):
 
     def looks_best(self, belief: Belief) -> IntArray:
         """The active arm with the largest expected reward, (n,)."""
-        return np.where(self.active, belief.expected_rewards(), -np.inf).argmax(axis=1)
+        return first_largest(np.where(self.active, belief.expected_rewards(), -np.inf))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.seeding import RowDraws
 
 # At most about this many random numbers are held at a time.
@@ -54,7 +55,7 @@ class Belief:
         residual, unexplained, information = self._residuals(pulls, sums, noise)
         weighted = information[..., None] * self.factors
         A = np.einsum("nsaq,nsap->nsqp", weighted, self.factors) + np.eye(self.factors.shape[3])  # precision of z
-        root = np.linalg.inv(np.linalg.cholesky(A))  # A^-1 = root^T root
+        root = inverse_root(A)  # A^-1 = root^T root
         z = np.einsum("nsqp,nsap,nsa->nsq", root, weighted, residual)  # mean of z, in units of its spread
         factors = unexplained[..., None] * np.einsum("nsap,nsqp->nsaq", self.factors, root)
         mean = self.mean + (1 - unexplained) * residual + np.einsum("nsaq,nsq->nsa", factors, z)
@@ -76,8 +77,11 @@ class Belief:
         squares = (weighted[..., None] * self.factors[..., None, :]).reshape(n, components, num_arms, q * q)
         # The others are summed, not subtracted from the whole: the arm left out may outweigh all others by far.
         others = 1 - np.eye(num_arms)
-        covariance = np.linalg.inv(np.matmul(others, squares).reshape(n, components, num_arms, q, q) + np.eye(q))
-        return np.einsum("nsaqp,nsap->nsaq", covariance, others @ (weighted * residual[..., None])), covariance
+        seen = np.einsum("ab,nsbx->nsax", others, squares).reshape(n, components, num_arms, q, q)
+        root = inverse_root(seen + np.eye(q))
+        covariance = np.einsum("nsaxq,nsaxp->nsaqp", root, root)
+        moments = np.einsum("ab,nsbq->nsaq", others, weighted * residual[..., None])
+        return np.einsum("nsaqp,nsap->nsaq", covariance, moments), covariance
 
     def _residuals(
         self, pulls: IntArray, sums: FloatArray, noise: FloatArray
@@ -160,7 +164,7 @@ class Belief:
         n, components, _, q = self.factors.shape
         if components == 1:
             own *= np.sqrt(self.variance)
-            return self.mean, own + z @ self.factors[:, 0].transpose(0, 2, 1) if q else own
+            return self.mean, own + np.einsum("nkq,naq->nka", z, self.factors[:, 0]) if q else own
         below = uniforms[..., None] >= self.weights.cumsum(axis=1)[:, None, :-1]
         chosen = np.arange(n)[:, None], below.sum(axis=2)  # agents (n, 1) and their components (n, k)
         own *= np.sqrt(self.variance)[chosen]

@@ -18,6 +18,7 @@ from fedbandit_agents.phased.design_problem import settle, whiten
 from fedbandit_agents.phased.interior_point import InteriorPoint, unknowns
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.threads import one_thread
+from fedbandit_envs.ties import JUST_WHOLE
 from fedbandit_envs.validation import needs
 
 # Compiled multiplicative steps cost some hundredths of a second-order step, so that more of them are worth while.
@@ -26,8 +27,6 @@ _FIRST_ORDER_STEPS_COMPILED = 201
 _LARGEST_SYSTEM = 3000
 # A pair of agent and arm that is due fewer pulls than this gets none.
 _DROPPED = 1e-10
-# Shares are often 1/2 or 1/8: without this factor the last bits of another CPU would decide about a pull.
-_JUST_WHOLE = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     if budget < 0:
         raise ValueError(f"budget: expected 0 pulls or more, got {budget}")
     due = pi * budget
-    pulls = np.ceil(due * _JUST_WHOLE).astype(np.int64)
+    pulls = np.ceil(due * JUST_WHOLE).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
     if not np.count_nonzero(small):
         return pulls

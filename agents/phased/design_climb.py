@@ -74,9 +74,14 @@ def still_good(solver: Solver, pi: FloatArray, target: float) -> Climb | None:
     except np.linalg.LinAlgError:
         return None
     left = gap_of(pi, g)
-    if left > target or np.linalg.eigvalsh(information).min() < SINGULAR:
+    if left > target or is_singular(information):
         return None
     return Climb(pi, max(left, 0.0), 0, "gap")
+
+
+def is_singular(information: FloatArray) -> bool:
+    """Whether some arm has lost a dimension. The inverse and g are then noise, even if they were computed."""
+    return bool(np.linalg.eigvalsh(information).min() < SINGULAR)
 
 
 def climb(solver: Solver, pi: FloatArray, target: float, max_iterations: int, done: int = 0) -> Climb:
@@ -161,6 +166,6 @@ def _sparse(
         except np.linalg.LinAlgError:  # the weights that are left do not span the arm
             continue
         after = gap_of(candidate, g_ahead)
-        if after <= target and _rose(pi, information, candidate, ahead, g_ahead):
+        if after <= target and not is_singular(ahead) and _rose(pi, information, candidate, ahead, g_ahead):
             return candidate, after
     return None

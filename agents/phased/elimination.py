@@ -1,4 +1,4 @@
-"""Federated phased elimination: the paper's Algorithms 1 (agents) and 2 (server), and what its relatives share.
+"""Federated phased elimination: its parameters, and the paper's Algorithm 1 (agents). Algorithm 2 is in `server`.
 
 A phase is two rounds. Estimates come down, agents eliminate arms and send their active sets; the allocation comes down,
 agents explore and send their estimates.
@@ -13,14 +13,15 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_agents.phased import estimation, theorem
-from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.estimation import Estimates, confidence, inner_products, number_of_phases, unit_vectors
+from fedbandit_agents.phased.aggregation import AGGREGATIONS
+from fedbandit_agents.phased.estimation import Estimates, confidence, inner_products, number_of_phases
+from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.protocol.policy import AgentSide, Policy
 from fedbandit_envs.validation import (
     check_fields,
     checked,
@@ -64,6 +65,8 @@ class PhasedElimination(Policy):
     #: how pulls are spread over the active arms: by the "g-optimal" design, or "uniform"
     allocation: str = checked("g-optimal", one_of, choices=("g-optimal", "uniform"))
     gap: float = checked(0.1, real_number, above=0)  #: the certified gap at which the design stops
+    #: how the server puts estimates together: by their "mean", or robustly, by "huber" or "tukey"
+    aggregation: str = checked("mean", one_of, choices=AGGREGATIONS)
     compiled: bool = checked(False, true_or_false)  #: whether designs and estimates use numba, the extra "compiled"
     pad: bool = checked(True, true_or_false)  #: whether a phase always lasts f_p + K steps
     count_init: bool = checked(True, true_or_false)  #: whether steps and regret of the initialisation count
@@ -110,7 +113,7 @@ class PhasedElimination(Policy):
         """Algorithm 1."""
         return PhasedAgents(self, view)
 
-    def server(self, view: ServerView) -> "PhasedServer":
+    def server(self, view: ServerView) -> PhasedServer:
         """Algorithm 2."""
         return PhasedServer(self, view.constants)
 
@@ -201,113 +204,3 @@ class PhasedAgents(AgentSide):
 def _arms(num_agents: int, num_arms: int) -> IntArray:
     """(n, K) the numbers of the arms for each agent, read-only; a message leaves out those that it doesn't name."""
     return np.broadcast_to(np.arange(num_arms), (num_agents, num_arms))
-
-
-class PhasedServer(ServerSide):
-    """Algorithm 2. It knows an agent's direction e_{a,i} from the first estimate that the agent sends of the arm."""
-
-    def __init__(self, policy: PhasedElimination, constants: Constants):
-        self.policy, self.constants = policy, constants
-        shape = (constants.num_agents, constants.num_arms)
-        self.phase = 0
-        self.directions: FloatArray = np.zeros((*shape, constants.dim))
-        self.known: BoolArray = np.zeros(shape, dtype=bool)
-        self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
-        self.acquainted = False  # whether all directions are known
-        self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
-        self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
-
-    def answer(self, up: Message) -> Message | None:
-        """An allocation for active sets, aggregated estimates for estimates."""
-        if up.kind == "active":
-            return self._allocation(up)
-        return self._estimates(up)
-
-    def _rows(self, agents: IntArray | None) -> "IntArray | slice":
-        """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""
-        assert agents is not None
-        return slice(None) if len(agents) == len(self.known) else agents
-
-    def _allocation(self, up: Message) -> Message:
-        """Line 6: the design over the active sets, rounded up."""
-        self.phase += 1
-        active, rows = up.present["arms"], self._rows(up.agents)
-        pulls = self._designed(rows, active)
-        if len(pulls) < len(self.pulls):
-            self.pulls[:] = 0
-        self.pulls[rows] = pulls
-        return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
-
-    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
-        budget, directions = self.policy.budget(self.phase), self.directions[agents]
-        members = self._acquaintances(agents, active)
-        if self.policy.allocation == "uniform" or not self.known[agents][members].size:
-            return allocate(uniform(active), budget, directions)
-        wanted = active
-        if len(active) < len(self.known):
-            wanted = np.zeros(self.known.shape, dtype=bool)
-            wanted[agents] = active
-        if self.designed is None or np.count_nonzero(self.designed != wanted):
-            start = None if self.designed is None else self.pi[agents][members]
-            pi = g_optimal(
-                directions[members],
-                active[members],
-                gap=self.policy.gap,
-                start=start,
-                shared=self.shared,
-                compiled=self.policy.compiled,
-            ).pi
-            if len(pi) < len(active):
-                evenly = uniform(active)
-                evenly[members] = pi
-                pi = evenly
-            self.pi[agents] = pi
-            self.designed = wanted
-        return allocate(self.pi[agents], budget, directions)
-
-    def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
-        """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""
-        if self.acquainted:
-            return slice(None)
-        return np.flatnonzero((self.known[agents] | ~active).all(axis=1))
-
-    shared = False  # whether all arms share one theta
-
-    def _estimates(self, up: Message) -> Message:
-        """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
-        rows, present = self._rows(up.agents), up.present["theta"]
-        if not self.acquainted:
-            present = self._get_acquainted(rows, present, up)
-        weights = np.where(present, self.pulls[rows], 0.0)
-        theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
-        heard = self.heard(V)
-        return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
-
-    def _get_acquainted(self, rows: "IntArray | slice", present: BoolArray, up: Message) -> BoolArray:
-        """Learn new directions; returns which estimates can be used, because theirs are known."""
-        new = present & ~self.known[rows]
-        if new.any():
-            self.learn_directions(rows, new, up)
-            self.acquainted = bool(self.known.all())
-            self.designed = None
-        return present & self.known[rows]
-
-    def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
-        """Keep the directions of estimates that came for the first time."""
-        self.keep_directions(rows, new, unit_vectors(up["theta"]))
-
-    def keep_directions(self, rows: "IntArray | slice", new: BoolArray, directions: FloatArray) -> None:
-        """Know these directions (n, K, d) from now on where they are `new` (n, K)."""
-        self.directions[rows] = np.where(new[..., None], directions, self.directions[rows])
-        self.known[rows] |= new
-
-    def aggregated(
-        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """theta_a (K, d) and V_a (K, d, d)."""
-        found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
-        return found
-
-    def heard(self, V: FloatArray) -> BoolArray:
-        """(K,) the arms of A^p: those with any exploration behind them, whose V is not 0."""
-        return np.asarray(V.trace(axis1=1, axis2=2) > 0)

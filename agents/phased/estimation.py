@@ -8,6 +8,7 @@ import numpy as np
 from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, invert, whiten
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.plans import places
+from fedbandit_envs.ties import first_largest, rounding
 
 _TINY = np.finfo(np.float64).tiny
 #: A sum of e e^T is inverted at once up to this ratio of its eigenvalues; beyond, its span is found first.
@@ -191,6 +192,8 @@ def survivors(
 ) -> tuple[BoolArray, IntArray]:
     """A_i^p = {a : r_a + u_a >= r_best - u_best}, the active arms that are left (n, K), and the best of them (n,).
 
+    Both comparisons follow the rule of `fedbandit_envs.ties`: what is equal but for rounding counts as equal. An
+    estimate can be a sum of large terms that cancel, so that the widths count as magnitudes, too.
     An arm may be unknown because the reports of all its explorers were lost. Such an arm is neither best nor
     eliminated. An agent that knows none of its active arms keeps the best arm it had.
 
@@ -207,11 +210,12 @@ def survivors(
     """
     every = np.count_nonzero(known) == known.size
     candidates = active if every else active & known
-    found = np.where(candidates, r, -np.inf).argmax(axis=1)
+    tolerance = rounding(np.where(candidates, np.abs(r) + np.where(np.isfinite(u), u, 0), 0))
+    found = first_largest(np.where(candidates, r, -np.inf), tolerance)
     if not every:
         found = np.where(candidates.any(axis=1), found, best)
     where = places(found, r.shape[1])
-    kept = r + u >= (r.take(where) - u.take(where))[:, None]
+    kept = r + u >= (r.take(where) - u.take(where) - tolerance)[:, None]
     return active & (kept if every else kept | ~known), found
 
 

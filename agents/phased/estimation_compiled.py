@@ -14,6 +14,7 @@ from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NO
 from fedbandit_agents.phased.information_compiled import invert
 from fedbandit_agents.types_compiled import read_only
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.ties import TIE
 
 _NUMBERS, _FLAGS, _WHOLE = {np.dtype(np.float64)}, {np.dtype(np.bool_)}, np.dtype(np.int64)
 
@@ -53,7 +54,7 @@ def _eliminate(
             return False
     r, u = np.empty(arms), np.empty(arms)
     for i in range(agents):
-        top = -1
+        top, highest, magnitude = -1, -np.inf, 0.0
         for a in range(arms):
             if not active[i, a]:
                 continue
@@ -69,8 +70,14 @@ def _eliminate(
             if not np.isfinite(total):
                 return False
             r[a], u[a] = total, scale * np.sqrt(max(square, 0.0))
-            if known[m] and (top < 0 or r[a] > r[top]):
+            if known[m]:
+                highest = max(highest, total)
+                magnitude = max(magnitude, abs(total) + (u[a] if np.isfinite(u[a]) else 0.0))
+        tolerance = TIE * magnitude
+        for a in range(arms):
+            if active[i, a] and known[a if len(V) > 1 else 0] and r[a] >= highest - tolerance:
                 top = a
+                break
         if top < 0:  # no active arm is known: all of them stay, whatever r and u of the best arm are
             top = best[i]
             if not 0 <= top < arms:
@@ -78,7 +85,7 @@ def _eliminate(
             r[top] = u[top] = 0.0
         for a in range(arms):
             m = a if len(V) > 1 else 0
-            kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] or not known[m])
+            kept[i, a] = active[i, a] and (r[a] + u[a] >= r[top] - u[top] - tolerance or not known[m])
         best[i] = top
     return True
 

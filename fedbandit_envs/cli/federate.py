@@ -29,6 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=120, metavar="SECONDS", help="how long a turn may take (default: %(default)s)"
     )
+    parser.add_argument(
+        "--shared-network",
+        action="store_true",
+        help="let Flower listen where every user of this machine can submit code to it (default: a private network)",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="states and logs; a run that stopped goes on from there")
 
 
@@ -58,7 +63,13 @@ def run(options: argparse.Namespace) -> int:
             print(f"  agent {agent}, round {number}: {reason}", flush=True)
 
     history = federate(
-        settings, clients, out=options.out, quorum=options.quorum, timeout=options.timeout, on_progress=show
+        settings,
+        clients,
+        out=options.out,
+        quorum=options.quorum,
+        timeout=options.timeout,
+        private_network=not options.shared_network,
+        on_progress=show,
     )
     ledger = history.ledger
     print(

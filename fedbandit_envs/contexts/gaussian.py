@@ -11,6 +11,7 @@ from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table, is_linear
 from fedbandit_envs.contexts.quadrature import standard_normal_rule
 from fedbandit_envs.contexts.rewards import GaussianRewards, RewardLaw
+from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.validation import real_array, real_numbers
 
 
@@ -78,11 +79,9 @@ class Gaussian(ContextDistribution):
 
     @cached_property
     def _root(self) -> FloatArray:
-        """A matrix A with A A^T = covariance, (1 or M, n, n); by eigenvalues, since the covariance may be singular."""
+        """A matrix A with A A^T = covariance, (1 or M, n, n)."""
         assert self.covariance is not None  # asked for only where there is no std
-        values, vectors = np.linalg.eigh(self.covariance)
-        rounding = self.dim * np.finfo(np.float64).eps * values[:, -1:]  # below it, an eigenvalue is 0
-        return vectors * np.sqrt(np.where(values > rounding, values, 0))[:, None, :]
+        return matrix_root(self.covariance)
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """Draw one context per agent, (M, n)."""
@@ -97,8 +96,7 @@ class Gaussian(ContextDistribution):
         if not is_linear(feature_map):
             return super().reward_law(feature_map, theta, noise_std)
         means = np.einsum("ad,mad->ma", theta, self.expected_features(feature_map))
-        variance = np.diagonal(self.reward_covariance(feature_map, theta), axis1=1, axis2=2)
-        return GaussianRewards(means, np.sqrt(variance + noise_std**2))
+        return GaussianRewards(means, np.sqrt(self.reward_variances(feature_map, theta) + noise_std**2))
 
     def encode(self) -> dict[str, FloatArray]:
         """Two arrays: `mean` (M, n), and `std` (M, n) or `covariance` (M, n, n)."""
@@ -127,24 +125,32 @@ class Gaussian(ContextDistribution):
         check_fit(self, feature_map)
         matrix = feature_map.reward_matrix(theta)
         if self._std is not None:
-            covariance = (matrix * self._std[:, None] ** 2) @ matrix.T
+            covariance = np.einsum("mai,bi->mab", matrix * self._std[:, None] ** 2, matrix)
         else:
             assert self.covariance is not None  # one of the two is always there
-            covariance = matrix @ self.covariance @ matrix.T
+            covariance = np.einsum("maj,bj->mab", np.einsum("ai,mij->maj", matrix, self.covariance), matrix)
         return np.broadcast_to(covariance, (self.num_agents, *covariance.shape[1:]))
 
     def reward_proxy(self, feature_map: FeatureMap, theta: FloatArray) -> float:
         """The largest variance of a reward where the map is linear, because rewards are then Gaussian."""
         if not is_linear(feature_map):
             return super().reward_proxy(feature_map, theta)
-        return float(np.diagonal(self.reward_covariance(feature_map, theta), axis1=1, axis2=2).max())
+        return float(self.reward_variances(feature_map, theta).max())
 
     def reward_variances(self, feature_map: FeatureMap, theta: FloatArray) -> FloatArray:
         """Var_{c ~ mu_i}(theta_a^T phi(a, c)), (M, K); exact for a linear map."""
-        if self._std is None:
-            return np.einsum("maa->ma", self.reward_covariance(feature_map, theta))
-        factors, own = self.reward_factors(feature_map, theta)
-        return np.einsum("maq,maq->ma", factors, factors) + own
+        if not is_linear(feature_map):
+            return super().reward_variances(feature_map, theta)
+        check_fit(self, feature_map)
+        if isinstance(feature_map, Table) and self._std is not None:
+            return self.reward_factors(feature_map, theta)[1]
+        matrix = feature_map.reward_matrix(theta)
+        if self._std is not None:
+            variances = np.einsum("ai,mi->ma", matrix**2, self._std**2)
+        else:
+            assert self.covariance is not None  # one of the two is always there
+            variances = np.einsum("maj,aj->ma", np.einsum("ai,mij->maj", matrix, self.covariance), matrix)
+        return np.broadcast_to(variances, (self.num_agents, len(theta)))
 
     def reward_factors(self, feature_map: FeatureMap, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """F (M, K, q) and D (M, K) with `reward_covariance` = F F^T + diag(D): one of them is 0 for the usual maps."""
@@ -152,7 +158,7 @@ class Gaussian(ContextDistribution):
         nothing = np.zeros((self.num_agents, len(theta)))
         root = self.common_root(feature_map)
         if root is not None:
-            return np.matmul(theta, root), nothing
+            return np.einsum("ad,mde->mae", theta, root), nothing
         if isinstance(feature_map, Table) and self._std is not None:  # the rows of the table are independent
             scaled = theta * np.broadcast_to(self._std, self.mean.shape).reshape(-1, *theta.shape)
             return np.zeros((*nothing.shape, 0)), np.einsum("mad,mad->ma", scaled, scaled)
@@ -168,7 +174,7 @@ class Gaussian(ContextDistribution):
 
 
 def _unchecked_gaussian(mean: FloatArray, std: FloatArray | None, covariance: FloatArray | None) -> Gaussian:
-    """A Gaussian of rows of a checked one, which needs no second eigenvalue decomposition."""
+    """A Gaussian of rows of a checked one, which needs no second check."""
     part = object.__new__(Gaussian)
     for name, value in (("mean", mean), ("std", std), ("covariance", covariance)):
         object.__setattr__(part, name, value)

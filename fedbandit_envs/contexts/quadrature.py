@@ -34,10 +34,35 @@ def standard_normal_rule(dim: int) -> tuple[FloatArray, FloatArray]:
 
 def _gauss_hermite(dim: int) -> tuple[FloatArray, FloatArray]:
     """The tensor rule for few dimensions."""
-    line, weight = np.polynomial.hermite_e.hermegauss(_NODES_PER_AXIS[dim])
+    line, weight = _hermite_line(_NODES_PER_AXIS[dim])
     grid = np.stack(np.meshgrid(*[line] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     weights = np.stack(np.meshgrid(*[weight] * dim, indexing="ij"), axis=-1).reshape(-1, dim).prod(axis=1)
     return grid, weights / weights.sum()
+
+
+def _hermite_line(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """The Gauss-Hermite rule in one dimension, for an odd number of nodes: the zeros of a Hermite polynomial.
+
+    The zeros are bracketed on a fine grid and halved, in elementwise steps, so that they are the same on every CPU.
+    """
+    grid = np.linspace(1e-3, 2 * math.sqrt(nodes), 100 * nodes)  # 0 is a zero, and no other one is that close to it
+    signs = _hermite_functions(grid, nodes)[1] > 0
+    change = np.flatnonzero(signs[1:] != signs[:-1])
+    low, high, rising = grid[change], grid[change + 1], signs[change + 1]
+    for _ in range(60):
+        middle = (low + high) / 2
+        beyond = (_hermite_functions(middle, nodes)[1] > 0) == rising
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    zeros = np.concatenate([-low[::-1], [0.0], low])
+    return zeros, 1 / (nodes * _hermite_functions(zeros, nodes)[0] ** 2)
+
+
+def _hermite_functions(x: FloatArray, degree: int) -> tuple[FloatArray, FloatArray]:
+    """The Hermite polynomials of degrees `degree` - 1 and `degree` at x, orthonormal under a standard normal."""
+    before, value = np.zeros(x.shape), np.ones(x.shape)
+    for k in range(degree):
+        before, value = value, (x * value - math.sqrt(k) * before) / math.sqrt(k + 1)
+    return before, value
 
 
 def _mirrored_sobol(dim: int) -> tuple[FloatArray, FloatArray]:
@@ -46,6 +71,9 @@ def _mirrored_sobol(dim: int) -> tuple[FloatArray, FloatArray]:
     from scipy.stats import qmc
 
     size = 2 ** max(11, math.ceil(math.log2(2 * dim)))  # more points than dimensions, or they can't have covariance 1
-    drawn: FloatArray = ndtri(qmc.Sobol(dim, seed=0).random(size))
-    half = np.linalg.solve(np.linalg.cholesky(drawn.T @ drawn / size), drawn.T).T.astype(np.float64)
+    half: FloatArray = ndtri(qmc.Sobol(dim, seed=0).random(size))
+    for axis in range(dim):  # Gram-Schmidt: each column is made orthogonal to those before it, and scaled
+        done, column = half[:, :axis], half[:, axis]
+        column -= np.einsum("sj,j->s", done, np.einsum("sj,s->j", done, column) / size)
+        column /= math.sqrt(np.einsum("s,s->", column, column) / size)
     return np.concatenate([half, -half]), np.full(2 * size, 1 / (2 * size))

@@ -16,7 +16,8 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.seeding import RowDraws
 
 if TYPE_CHECKING:
-    from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
+    from fedbandit_envs.contexts.distributions import ContextDistribution
+    from fedbandit_envs.contexts.finite import Discrete
 
 _CHUNK = 1024  # `SampledRewards` draws so many pulls at a time
 
@@ -117,7 +118,7 @@ class BernoulliRewards:
 class MixtureRewards:
     """Gaussian noise around a mean that is drawn anew from finitely many at each pull (resampled Discrete contexts).
 
-    >>> from fedbandit_envs.contexts.distributions import Discrete
+    >>> from fedbandit_envs.contexts.finite import Discrete
     >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
     >>> law = MixtureRewards(mu, means=np.array([[[5.0, 6.0], [7.0, 8.0]]]), noise_std=1.0)
     >>> law.single(np.array([1]), noise=np.array([0.5]), uniforms=np.array([0.1]))

@@ -52,6 +52,12 @@ def register_environment(id: str, problem: str | type[InstanceGenerator]) -> Non
     _registered[id] = problem
 
 
+def replace_environment(id: str, problem: str | type[InstanceGenerator]) -> None:
+    """In a worker: know an environment as the process that started the run does, whatever was known here before."""
+    enter(id, problem)
+    _registered[id] = problem
+
+
 def registered_environments() -> dict[str, str | type[Any]]:
     """The environments registered in this process: "module:class" where others can import it, else the class."""
     return importable(_registered)

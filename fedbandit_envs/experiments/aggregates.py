@@ -132,6 +132,14 @@ def aggregate(results: Mapping[str, Result], reference: str = "Uniform", kind: s
 
     The columns `regret_low` and `regret_high` are its stratified bootstrap interval. The arguments are those of
     `normalised`.
+
+    >>> from fedbandit_envs import Experiment, run_all
+    >>> small = {"num_agents": 5, "max_cycles": 500}
+    >>> easy = Experiment("fedbandit/Synthetic-v0", ["Fed-CI", "Uniform"], small, trials=3)
+    >>> results = run_all({"easy": easy, "noisy": easy.with_argument("noise_std", 2.0)}, executor="serial")
+    >>> table = aggregate(results)
+    >>> table["policy"], table["problems"], table["regret"][0] < table["regret"][1]
+    (['Fed-CI', 'Uniform'], [2, 2], True)
     """
     columns: Columns = {name: [] for name in ("policy", "problems", "trials", "regret", "regret_low", "regret_high")}
     for label, values in normalised(results, reference, kind).items():
@@ -150,6 +158,13 @@ def performance_profiles(
 
     The column `share` is the share of runs at or below the threshold. The higher a policy's profile is, the better;
     where profiles cross, neither policy is better for all purposes. The other arguments are those of `normalised`.
+
+    >>> from fedbandit_envs import Experiment, run_all
+    >>> small = {"num_agents": 5, "max_cycles": 500}
+    >>> easy = Experiment("fedbandit/Synthetic-v0", ["Fed-CI", "Uniform"], small, trials=3)
+    >>> results = run_all({"easy": easy, "noisy": easy.with_argument("noise_std", 2.0)}, executor="serial")
+    >>> performance_profiles(results, thresholds=[0.0, 2.0])["share"]
+    [0.0, 1.0, 0.0, 1.0]
     """
     columns: Columns = {name: [] for name in ("policy", "threshold", "share", "share_low", "share_high")}
     for label, values in normalised(results, reference, kind).items():
@@ -164,6 +179,13 @@ def improvements(results: Mapping[str, Result], reference: str = "Uniform", kind
     """The probability that a policy has less regret than another, a row for each pair.
 
     Dividing by the reference does not change it. The arguments are those of `normalised`.
+
+    >>> from fedbandit_envs import Experiment, run_all
+    >>> small = {"num_agents": 5, "max_cycles": 500}
+    >>> easy = Experiment("fedbandit/Synthetic-v0", ["Fed-CI", "Uniform"], small, trials=3)
+    >>> results = run_all({"easy": easy, "noisy": easy.with_argument("noise_std", 2.0)}, executor="serial")
+    >>> improvements(results)["against"]
+    ['Uniform']
     """
     columns: Columns = {name: [] for name in ("policy", "against", "probability", "low", "high")}
     for (first, one), (second, other) in combinations(normalised(results, reference, kind).items(), 2):

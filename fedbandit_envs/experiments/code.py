@@ -1,22 +1,25 @@
 """The code of a policy as a hash, so that results of other code are never taken for its own.
 
 The hash covers the modules of the policy's classes, and the modules of its author that they import. Installed libraries
-are not among them, and neither is `fedbandit_envs`, whose changes show in the number of the result format.
+are not among them, and neither is `fedbandit_envs`, whose changes show in the number of the result format. Classes that
+no module holds, as those of a notebook, are hashed as they are in memory.
 """
 
 import ast
 import hashlib
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from types import ModuleType
 
-import numpy as np
+from fedbandit_envs.experiments.fingerprints import Fingerprint
+from fedbandit_envs.experiments.staleness import changed_since_import
 
 _LIBRARY = "fedbandit_envs"
+_SHIPPED = {"fedbandit_agents", "fedbandit_baselines"}  # the author's own, wherever they are installed
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -31,17 +34,24 @@ def class_path(policy: type) -> str:
 
 
 def code_digest(policy: type) -> str:
-    """The hash of the code of a policy's class."""
-    digest = hashlib.sha256()
+    """The hash of the code of a policy's class.
+
+    A class in memory can use an object whose content nobody can tell, such as a random generator. Then random digits
+    follow the hash after a blank, so that no other run takes the results for its own.
+    """
     classes = [one for one in policy.__mro__ if not _foreign(one.__module__)]
     tops = {one.__module__.partition(".")[0] for one in classes}
-    for source in sorted(_sources([one.__module__ for one in classes], tops)):
-        digest.update(hashlib.sha256(source.encode()).digest())
+    typed = Fingerprint(lambda module: _own(module, tops))
     for one in classes:
-        # A class that was typed in has no file. One that was made in a function can differ from call to call.
-        if "<locals>" in one.__qualname__ or _file(sys.modules.get(one.__module__)) is None:
-            _add(digest, one, set())
-    return digest.hexdigest()
+        typed.add(one)
+    digest = hashlib.sha256(typed.hexdigest().encode())
+    sources = _sources(typed.modules, tops)
+    for source in sorted(sources.values()):
+        digest.update(hashlib.sha256(source.encode()).digest())
+    for name in sorted(sources):
+        for key in changed_since_import(sys.modules.get(name), sources[name]):
+            digest.update(key)
+    return digest.hexdigest() + (f" {secrets.token_hex(16)}" if typed.unknown else "")
 
 
 def _foreign(module: str) -> bool:
@@ -50,16 +60,16 @@ def _foreign(module: str) -> bool:
     return top == _LIBRARY or (top in sys.stdlib_module_names and top != "__main__")
 
 
-def _sources(modules: list[str], tops: set[str]) -> set[str]:
-    """The texts of modules and of all modules of the same author that they import."""
-    waiting, seen, sources = list(modules), set(modules), set()
+def _sources(modules: Iterable[str], tops: set[str]) -> dict[str, str]:
+    """The texts of modules and of all modules of the same author that they import, by their names."""
+    waiting, seen, sources = list(modules), set(modules), dict[str, str]()
     while waiting:
         name = waiting.pop()
         file, package = _located(name)
         if file is None:
             continue
         text = file.read_text(encoding="utf-8")
-        sources.add(text)
+        sources[name] = text
         for imported in _imports(text, package):
             if imported not in seen and _own(imported, tops):
                 seen.add(imported)
@@ -111,46 +121,17 @@ def _own(name: str, tops: set[str]) -> bool:
     top = name.partition(".")[0]
     if _foreign(name):
         return False
-    if top in tops:
+    if top in tops or top in _SHIPPED or top == "__main__":
         return True
-    file, _ = _located(top)
+    # A package without a file of its own can be in several places, so there each module is looked at.
+    file, _ = _located(name if _is_namespace(top) else top)
     return file is not None and not _INSTALLED & set(file.parts)
 
 
-def _add(digest: Any, value: Any, seen: set[int]) -> None:
-    """Add what a class, a function or a value of theirs is made of."""
-    if id(value) in seen:
-        return
-    if isinstance(value, (type, FunctionType, CodeType)):
-        seen.add(id(value))
-    digest.update(f"{type(value).__name__}:".encode())
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        digest.update(repr(value).encode())
-    elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _add(digest, item, seen)
-    elif isinstance(value, CodeType):
-        digest.update(value.co_code + repr(value.co_names).encode())
-        _add(digest, value.co_consts, seen)
-    elif isinstance(value, FunctionType):
-        _add_function(digest, value, seen)
-    elif isinstance(value, type) and not _foreign(value.__module__):
-        for name, member in sorted(vars(value).items()):
-            plain = isinstance(member, (int, float, str, tuple)) and not name.startswith("__")  # no line numbers
-            if plain or isinstance(member, (FunctionType, staticmethod, classmethod, property)):
-                digest.update(name.encode())
-                _add(digest, getattr(member, "fget", getattr(member, "__func__", member)), seen)
-
-
-def _add_function(digest: Any, function: FunctionType, seen: set[int]) -> None:
-    """Add a function: its code, its defaults, what it encloses, and what it names in its own module."""
-    for part in (function.__code__, function.__defaults__ or ()):
-        _add(digest, part, seen)
-    for cell in function.__closure__ or ():
-        _add(digest, cell.cell_contents, seen)
-    for name in function.__code__.co_names:
-        named = function.__globals__.get(name)
-        if getattr(named, "__module__", None) == function.__module__ or isinstance(named, (int, float, str, tuple)):
-            _add(digest, named, seen)
+@cache
+def _is_namespace(top: str) -> bool:
+    """Whether a package has no `__init__.py`."""
+    module = sys.modules.get(top)
+    spec = find_spec(top) if module is None else None
+    folders = getattr(module, "__path__", None) if spec is None else spec.submodule_search_locations
+    return folders is not None and _located(top)[0] is None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from fedbandit_envs.experiments.executors.local import Executor, outcomes
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import Failure
+from fedbandit_envs.experiments.identity import Codes, check_codes, codes_of
 from fedbandit_envs.experiments.progress import progress_bar
 from fedbandit_envs.experiments.provenance import provenance
 from fedbandit_envs.experiments.trials import Played, Record, play_trial
@@ -18,7 +19,14 @@ _PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 
 class FinishedRun(NamedTuple):
-    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk."""
+    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
+    >>> result = run(experiment, executor="serial", callbacks=[lambda finished: print(finished.label, finished.trial)])
+    Uniform 0
+    Uniform 1
+    """
 
     experiment: str  #: the name of the experiment in `run_all`, "" in `run`
     label: str  #: the policy
@@ -80,6 +88,7 @@ class Work:
 
     def __init__(self, name: str, experiment: Experiment, trials: Sequence[int], store: Store):
         self.name, self.experiment, self.trials, self.store = name, experiment, sorted(set(trials)), store
+        self.codes = codes_of(experiment)
         self.failures: list[Failure] = []
         self.reused, self.computed, self.by_others = Counter[str](), Counter[str](), Counter[str]()
         self._failed: set[tuple[int, int]] = set()  # trials and places
@@ -149,9 +158,10 @@ class Work:
 
 
 def attempt(
-    name: str, experiment: Experiment, trial: int, places: Sequence[int]
+    name: str, experiment: Experiment, trial: int, places: Sequence[int], codes: Codes
 ) -> tuple[dict[int, Played | Failure], dict[str, str]]:
     """In a worker: the runs of a trial, and where they were computed."""
+    check_codes(experiment, places, codes)
     return play_trial(experiment, trial, places), provenance()
 
 
@@ -185,7 +195,7 @@ def _computed(
     """Compute what nobody else does, trial by trial; the files of one are written while the next is computed."""
     unfinished: list[_Writing] = []
     try:
-        for (name, _, trial, places), outcome in outcomes(workers, attempt, _tasks(jobs)):
+        for (name, _, trial, places, _), outcome in outcomes(workers, attempt, _tasks(jobs)):
             while unfinished:
                 yield _finish(unfinished.pop(), callbacks)
             unfinished.append(_begin(works[name], trial, places, outcome, writers))
@@ -196,11 +206,11 @@ def _computed(
             _finish(unfinished.pop(), ())
 
 
-def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, int, list[int]]]:
+def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, int, list[int], Codes]]:
     """The trials with the policies that nobody else computes; each is reserved when a worker is there for it."""
     for work, trial in jobs:
         if places := work.reserve(trial):
-            yield work.name, work.experiment, trial, places
+            yield work.name, work.experiment, trial, places, work.codes
 
 
 class _Writing(NamedTuple):

@@ -21,6 +21,7 @@ from fedbandit_envs.experiments.settings import (
 )
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
+from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.storage import write_whole
@@ -29,6 +30,7 @@ from fedbandit_envs.validation import whole_number
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
+_FAULTS = ("dropout", "attackers", "attack")  # what happens to reports on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
 _OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
 
@@ -102,6 +104,8 @@ class Experiment:
     seed: int = 0  #: the seed from which the seeds of all trials are derived
     audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
     dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
+    attackers: float = 0.0  #: the share of agents whose reports are false
+    attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
 
     if TYPE_CHECKING:  # A type checker would let `policies` be made of specs alone.
 
@@ -114,6 +118,8 @@ class Experiment:
             seed: int = ...,
             audited: int = ...,
             dropout: float = ...,
+            attackers: float = ...,
+            attack: str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -135,6 +141,7 @@ class Experiment:
         whole_number("seed", self.seed, at_least=0)
         whole_number("audited", self.audited, at_least=0)
         object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
+        object.__setattr__(self, "attackers", Attackers(self.attack, self.attackers).share)
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
@@ -160,8 +167,9 @@ class Experiment:
         return make(self.environment, **self.arguments, observe=observe)
 
     def faults(self) -> Faults | None:
-        """The reports that are lost in each trial."""
-        return Faults(dropout=self.dropout) if self.dropout else None
+        """The reports that are lost or false in each trial."""
+        attackers = Attackers(self.attack, self.attackers) if self.attackers else None
+        return Faults(dropout=self.dropout, attackers=attackers) if self.dropout or attackers else None
 
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
@@ -190,14 +198,14 @@ class Experiment:
         return {name: value for name, value in self.table().items() if name not in _MAY_GROW}
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
-        """The experiment with another value of one argument of the environment, or another "dropout"."""
-        if name == "dropout":
-            return replace(self, dropout=value)
+        """The experiment with another value of one argument of the environment, "dropout", "attackers" or "attack"."""
+        if name in _FAULTS:
+            return replace(self, **{name: value})
         return replace(self, arguments={**self.arguments, name: value})
 
     def argument(self, name: str) -> Any:
         """The value that `with_argument` sets."""
-        return self.dropout if name == "dropout" else self.arguments[name]
+        return getattr(self, name) if name in _FAULTS else self.arguments[name]
 
     def table(self) -> dict[str, Any]:
         """The experiment as plain data."""
@@ -207,7 +215,7 @@ class Experiment:
             "trials": self.trials,
             "seed": self.seed,
             "audited": self.audited,
-            "dropout": self.dropout,
+            **{name: getattr(self, name) for name in _FAULTS},
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -218,7 +226,7 @@ class Experiment:
 
         What the file in a folder of results says about its files is left out: the experiment can be run anywhere.
         """
-        known = ("environment", "policies", "arguments", "trials", "seed", "audited", "dropout")
+        known = ("environment", "policies", "arguments", "trials", "seed", "audited", *_FAULTS)
         check_keys(source, table, (*known, *_OF_FOLDERS))
         for name in ("environment", "policies"):
             if name not in table:

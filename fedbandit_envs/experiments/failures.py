@@ -39,6 +39,9 @@ class FailedTrials(RuntimeError):
 
     `failures` are the runs that failed, and `results` the trials that every policy has finished; both are by the name
     of the experiment, which is "" after `run`.
+
+    >>> FailedTrials("trial 3 failed", {}, {}).results
+    {}
     """
 
     def __init__(self, message: str, failures: "Mapping[str, Sequence[Failure]]", results: "Mapping[str, Result]"):

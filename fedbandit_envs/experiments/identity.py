@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import os
 import re
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbandit_envs.envs.registration import problem_class
 from fedbandit_envs.experiments.code import class_path, code_digest
@@ -13,7 +16,8 @@ from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.protocol.registry import policy_class
 
 #: The number of the result format. It changes whenever the files change, or the numbers of the same run do.
-RESULT_FORMAT = 2
+RESULT_FORMAT = 3
+_TOKEN = secrets.token_hex(16)  # a forked process has the same, but another id
 _DIGITS = 12  # of the hash, in the name of a folder
 
 
@@ -50,14 +54,56 @@ def run_identities(experiment: Experiment) -> list[RunIdentity]:
     (True, False)
     """
     resolved = experiment.resolved()
-    problem_code = code_digest(problem_class(resolved.environment))
+    codes = codes_of(resolved)
     found = []
-    for spec in resolved.policies:
-        policy = policy_class(spec.name)
+    for spec, code in zip(resolved.policies, codes.policies, strict=True):
         decides = known_without_code(resolved, spec.parameters)
-        decides |= {"policy": class_path(policy), "code": code_digest(policy), "problem_code": problem_code}
+        decides |= {"policy": class_path(policy_class(spec.name)), "code": code, "problem_code": codes.problem}
         found.append(RunIdentity(spec.name, json.dumps(decides, sort_keys=True)))
     return found
+
+
+class Codes(NamedTuple):
+    """The code of an experiment where its run was started, which workers compare with their own."""
+
+    process: str  #: the process that started the run
+    problem: str  #: the hash of the problem's class
+    policies: tuple[str, ...]  #: the hash of each policy's class, in the order of the policies
+
+
+class OtherCodeError(RuntimeError):
+    """A worker has other code than the process that started the run."""
+
+
+def codes_of(experiment: Experiment) -> Codes:
+    """The code of an experiment in this process."""
+    policies = tuple(code_digest(policy_class(spec.name)) for spec in experiment.policies)
+    return Codes(_process(), code_digest(problem_class(experiment.environment)), policies)
+
+
+_compared: set[tuple[type, str]] = set()  # classes that have been found to be those of the process with that hash
+
+
+def check_codes(experiment: Experiment, places: Sequence[int], codes: Codes) -> None:
+    """In a worker: refuse to compute with other code than that of the process that started the run."""
+    if codes.process == _process():
+        return
+    names = {experiment.policies[place].name: codes.policies[place] for place in places}
+    wanted = [(name, policy_class(name), code) for name, code in names.items()]
+    for name, one, code in [*wanted, (experiment.environment, problem_class(experiment.environment), codes.problem)]:
+        if (one, code) in _compared:
+            continue
+        # What follows a blank is random: it stands for objects that can't be compared.
+        if code_digest(one).partition(" ")[0] != code.partition(" ")[0]:
+            raise OtherCodeError(
+                f"{name}: expected the code of the process that started the run, got other code in a worker; a file "
+                "was edited after one of them had imported it: start that process, or the workers, again"
+            )
+        _compared.add((one, code))
+
+
+def _process() -> str:
+    return f"{os.getpid()} {_TOKEN}"
 
 
 def known_without_code(resolved: Experiment, parameters: Any) -> dict[str, Any]:

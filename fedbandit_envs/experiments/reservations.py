@@ -57,9 +57,12 @@ class Reservations:
             if _is_alive(_file(target, number)):
                 return False
             number += 1
-        # Meanwhile somebody else may have taken over, finished and tidied up; then there is nothing to take over.
-        if number and not _file(target, number - 1).exists():
-            self.give_back(target)
+        # Meanwhile somebody else may have taken over, finished and tidied up, and the target may be reserved anew. Then
+        # there is nothing to take over. Only the own file is removed, because the others can be fresh.
+        if any(_is_alive(_file(target, earlier)) for earlier in range(number)):
+            with self._lock:
+                del self._held[target]
+            _file(target, number).unlink(missing_ok=True)
             return False
         return True
 
@@ -74,7 +77,8 @@ class Reservations:
         """End a reservation, and with it those of dead processes that it took over."""
         with self._lock:
             held = self._held.pop(target, -1)
-        for number in range(held, -1, -1):  # from the last one, so that their numbers always begin with 0
+        # From the first one: whoever creates the last one anew then finds the first one gone, or fresh.
+        for number in range(held + 1):
             with contextlib.suppress(OSError):
                 _file(target, number).unlink()
 

@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.federation.sources import RewardSource
-from fedbandit_envs.federation.wire import Packet, most_bytes, pack, unpack
+from fedbandit_envs.federation.wire import Packet, most_bytes, not_finite, pack, unpack
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.messages import Message, State
-from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import Policy, SilentServer
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
+from fedbandit_envs.rounds.checks import check_same_run
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
+from fedbandit_envs.validation import whole_number
 
 # The verbs of packets: play this turn; say who you are; and a client's reply that the request lacks earlier turns.
 PLAY, HELLO, MISSING = "play", "hello", "missing"
+SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # what makes two runs one
 _MOST_TURNS = 10_000  # the most turns on which a client catches up with one request
 
 
@@ -36,23 +39,24 @@ class Client:
         policy: what plays.
         constants: the public numbers of the problem.
         source: where the agents' knowledge and rewards come from.
+        run: the hash of the run, `Settings.run`; a state of another run is refused.
 
     >>> from fedbandit_envs.federation.settings import Settings
     >>> from fedbandit_envs.federation.sources import SimulatedRewards
     >>> arguments = {"num_agents": 3, "max_cycles": 20}
     >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", arguments, seed=0)
     >>> source = SimulatedRewards(np.array([0, 2]), settings.source())
-    >>> client = Client(settings.make_policy(), settings.constants, source)
+    >>> client = Client(settings.make_policy(), settings.constants, source, run=settings.run)
     >>> answer = client.answer(pack({"verb": PLAY, "turn": 0}, [None]))
     >>> answer["header"]
     '{"verb": "play", "turn": 0, "length": 20, "agents": [0, 2], "messages": [null]}'
     """
 
-    def __init__(self, policy: Policy, constants: Constants, source: RewardSource):
+    def __init__(self, policy: Policy, constants: Constants, source: RewardSource, *, run: str):
         view = source.view(constants)
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
-        self._policy = policy
+        self._policy, self._run = policy, run
         self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
         # Agents without a server wait for no message, so they play to the horizon in one turn.
         self._alone = isinstance(policy.server(ServerView.of_run(constants, seed=0)), SilentServer)
@@ -68,18 +72,31 @@ class Client:
 
         Raises:
             WireError: the packet is not a request.
+            ProtocolError: the server asks for what no honest server asks for.
         """
         header, downs = unpack(packet, most_bytes(self._constants, len(self.agents)), _MOST_TURNS)
+        for down in downs:
+            self._check(down)
         mine = {"agents": self.agents.tolist()}
         if header.get("verb") == HELLO:
             return pack({"verb": HELLO, **mine}, [])
-        first, last = header["turn"] - len(downs) + 1, header["turn"]
+        last = whole_number("turn", header.get("turn"), at_least=0, at_most=2**62)
+        first = last - len(downs) + 1
         if not first <= self._turn <= last + 1:
             return pack({"verb": MISSING, "turn": self._turn, **mine}, [])
-        for down in downs[self._turn - first :]:
-            self._last = self._play(down)
+        for place in range(self._turn - first, len(downs)):
+            self._last = self._play(downs[place])
         length, report = self._last  # a turn that was played already is not played again
         return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
+
+    def _check(self, down: Message | None) -> None:
+        """Refuse a message that no honest server sends. The side of the policy sees none of it then."""
+        if down is None:
+            return
+        if (name := not_finite(down)) is not None:
+            raise ProtocolError(f"server: expected finite numbers in {name}, got NaN or infinity")
+        if down.agents is not None and not np.isin(down.agents, self.agents).all():
+            raise ProtocolError(f"server: expected rows for agents {self.agents.tolist()}, got rows for others")
 
     @one_thread
     def _play(self, down: Message | None) -> tuple[int, Message | None]:
@@ -98,14 +115,31 @@ class Client:
         return None if self._step >= self._constants.horizon else self._blocks.report(turn.feedback)[0]
 
     def _pull(self, plan: CheckedPlan) -> Feedback:
+        self._check_arms(plan)
         feedback = self._source.pull(plan, self._plans)
         self._plans += 1
         return feedback
+
+    def _check_arms(self, plan: CheckedPlan) -> None:
+        """Refuse to pull arms that the agents have eliminated, whatever the server has allocated."""
+        active = self._blocks.sides[0].active
+        if active is None:
+            return
+        rows = np.arange(len(self.agents))
+        asked = plan.explore > 0
+        asked[rows, plan.arm] |= plan.explore.sum(axis=1) < plan.length
+        if (wrong := np.argwhere(asked & ~active)).size:
+            row, arm = wrong[0].tolist()
+            raise ProtocolError(
+                f"server: expected to be asked for arms that are still considered, got arm {arm} for agent "
+                f"{self.agents[row]}, which has eliminated it"
+            )
 
     def snapshot(self) -> State:
         """The state between two turns, with the record of all pulls, as a tree of plain arrays and numbers."""
         length, report = self._last
         return {
+            "run": self._run,
             "agents": self.agents,
             "turn": self._turn,
             "step": self._step,
@@ -118,7 +152,8 @@ class Client:
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot` of the same agents."""
+        """Go on from a `snapshot` of the same agents in the same run."""
+        check_same_run(self._run, state.get("run"), SAME_SETTINGS)
         if not np.array_equal(state["agents"], self.agents):
             raise ValueError(
                 f"state: expected agents {self.agents.tolist()}, got {state['agents'].tolist()}; give each client a "

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.federation.audit import write_refusal
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
+from fedbandit_envs.federation.keys import fingerprint_of_pem
+from fedbandit_envs.federation.owners import owners_of
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import reward_source
+from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.federation.wire import Packet
 
 client_app = ClientApp()
@@ -30,6 +35,7 @@ server_app = ServerApp()
 STATE_FILE = "state.npz"
 PROGRESS_FILE = "progress.jsonl"
 _RECORD = "fedbandit"
+_LONGEST_ERROR = 10_000  # characters; it may tell the reasons of ten clients
 _POLL_SECONDS = 0.5  # how often the server looks for answers
 
 
@@ -38,9 +44,8 @@ def answer(message: Message, context: Context) -> Message:
     """Answer one request of the server. The client is made anew from its state, which Flower keeps."""
     settings = Settings.of(context.run_config)
     agents = _agents(context.node_config)
-    client = Client(
-        settings.make_policy(), settings.constants, reward_source(agents, settings.source(), context.node_config)
-    )
+    source = reward_source(agents, settings.source(), context.node_config)
+    client = Client(settings.make_policy(), settings.constants, source, run=settings.run)
     state = _state(context)
     if state is not None:
         client.restore(state)
@@ -90,9 +95,12 @@ class GridTransport:
     def __init__(self, grid: Grid):
         self._grid = grid
 
-    def nodes(self) -> list[int]:
-        """The numbers of the SuperNodes that are connected."""
-        return list(self._grid.get_node_ids())
+    def nodes(self) -> dict[int, str]:
+        """The numbers of the SuperNodes that are connected, with the fingerprints of their keys.
+
+        A SuperNode signs every call to the SuperLink, which takes no message for a node from any other key.
+        """
+        return {node.node_id: fingerprint_of_pem(node.public_key) for node in self._grid.get_nodes()}
 
     def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
         """Send all packets, then collect answers until all are there or `timeout` seconds are over."""
@@ -134,7 +142,7 @@ def main(grid: Grid, context: Context) -> None:
     try:
         _play(grid, config, folder)
     except Exception as error:
-        _write_progress(folder, {"error": f"{type(error).__name__}: {error}"})
+        _write_progress(folder, {"error": shown(f"{type(error).__name__}: {error}", _LONGEST_ERROR)})
         raise
     _write_progress(folder, {"done": True})
 
@@ -143,11 +151,21 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
     settings = Settings.of(config)
     timeout = float(config.get("timeout", 120.0))
     transport, quorum = GridTransport(grid), float(config.get("quorum", 0.5))
-    coordinator = Coordinator(settings.make_policy(), settings.server_view, transport, quorum=quorum, timeout=timeout)
+    owners = owners_of(config)
+    coordinator = Coordinator(
+        settings.make_policy(),
+        settings.server_view,
+        transport,
+        run=settings.run,
+        owners=owners,
+        audit=(lambda refusal: None) if folder is None else partial(write_refusal, folder),
+        quorum=quorum,
+        timeout=timeout,
+    )
     file = None if folder is None else folder / STATE_FILE
     if file is not None and file.exists():
         coordinator.restore(storage.load(file))
-    coordinator.wait_for(int(config.get("clients", 1)), timeout)
+    coordinator.wait_for(int(config.get("clients", len(owners))), timeout)
     while not coordinator.done:
         progress = coordinator.advance(saved_in=str(folder or ""))
         if file is not None:

@@ -1,35 +1,30 @@
 """A whole federation on this machine: a SuperLink, SuperNodes and the run, started, watched and stopped."""
 
+import fcntl
 import json
-import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.federation.programs import Programs, free_ports, listens, runs
+from fedbandit_envs.federation.launch import client_folder, start
+from fedbandit_envs.federation.network import FederationError
+from fedbandit_envs.federation.programs import Programs, runs
 from fedbandit_envs.federation.record import collected
-from fedbandit_envs.federation.settings import Config, Settings, write_app, write_toml
+from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.blocks import checked_rows
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.storage import write_whole
-from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import needs, real_number, whole_number
 
-HOST = "127.0.0.1"
-_START_SECONDS = 120.0  # how long the SuperLink may take to start, to take the run, and to start the server
+_START_SECONDS = 120.0  # how long the SuperLink may take to start the server
 _CHECK_SECONDS = 10.0  # how often a silent server is checked to be still running
 _POLL_SECONDS = 0.3  # how often the progress file is read
-
-
-class FederationError(RuntimeError):
-    """The federation could not start, or it ended before the horizon."""
 
 
 def federate(
@@ -39,6 +34,7 @@ def federate(
     out: str | Path | None = None,
     quorum: float = 0.5,
     timeout: float = 120.0,
+    private_network: bool = True,
     on_progress: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> History:
     """Run a simulated federation over real Flower processes, and stop all of them at the end.
@@ -54,6 +50,8 @@ def federate(
         out: a folder for the states and logs; a run that stopped goes on from there. None: a temporary folder.
         quorum: the least share of the agents that must be heard in a turn.
         timeout: how many seconds clients have for a turn.
+        private_network: whether Flower's programs get a network of their own, which needs Linux. On the shared network
+            every user of the machine can submit code to Flower, which then runs as you.
         on_progress: a function that is called after each turn with its number ("turn"), the steps taken so far
             ("step"), the number of agents that were heard ("heard") and the lost reports ("faults").
 
@@ -66,16 +64,21 @@ def federate(
     real_number("timeout", timeout, above=0)
     Faults(quorum=quorum)  # refuses what is no share
     with _folder(out) as folder, Programs(folder / "logs") as programs:
+        from fedbandit_envs.federation.keys import client_key  # it needs the extra `flower`
+
+        _check_same_run(folder, settings, blocks)
+        keys = [client_key(client_folder(folder, number)) for number in range(len(blocks))]
+        owners = {fingerprint: block for (_, fingerprint), block in zip(keys, blocks, strict=True)}
         config = {
             **settings.config(),
+            "owners": json.dumps(owners),
             "clients": len(blocks),
             "quorum": float(quorum),
             "timeout": float(timeout),
             "folder": str(folder / "server"),
         }
-        _check_same_run(folder, settings, blocks)
         already_read = len(_progress(folder))  # what an earlier run in this folder has left
-        _start(programs, folder, config, blocks)
+        start(programs, folder, config, blocks, private_network=private_network)
         _watch(programs, folder, already_read, on_progress)
         return collected(settings, folder)
 
@@ -101,14 +104,31 @@ def client_blocks(clients: int | Sequence[Sequence[int]], num_agents: int) -> li
 
 @contextmanager
 def _folder(out: str | Path | None) -> Iterator[Path]:
-    if out is not None:
-        folder = Path(out).resolve()
-        (folder / "server").mkdir(parents=True, exist_ok=True)
-        yield folder
+    """The folder of the federation, whose parts nobody else can read, and in which no other federation runs."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="fedbandit-") as name:
+            _make_parts(Path(name))
+            yield Path(name)
         return
-    with tempfile.TemporaryDirectory(prefix="fedbandit-") as name:
-        (Path(name) / "server").mkdir()
-        yield Path(name)
+    folder = Path(out).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    _make_parts(folder)
+    with open(folder / "server" / "lock", "ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FederationError(
+                f"{folder}: expected a folder in which no federation runs, got one in which another runs now; choose "
+                "another folder"
+            ) from None
+        yield folder
+
+
+def _make_parts(folder: Path) -> None:
+    """Make the parts of the folder, which only their owner can enter: they hold keys, and what Flower runs."""
+    for name in ("server", "clients", "app", "flower", "logs"):
+        (folder / name).mkdir(mode=0o700, exist_ok=True)
+        (folder / name).chmod(0o700)
 
 
 def _check_same_run(folder: Path, settings: Settings, blocks: list[list[int]]) -> None:
@@ -120,58 +140,6 @@ def _check_same_run(folder: Path, settings: Settings, blocks: list[list[int]]) -
             f"{folder}: expected an empty folder or one of this run, got one of another run; choose another folder"
         )
     write_whole(file, text.encode())
-
-
-def _start(programs: Programs, folder: Path, config: Config, blocks: list[list[int]]) -> None:
-    app, home = folder / "app", folder / "flower"
-    home.mkdir(exist_ok=True)
-    port, *ports = free_ports(1 + len(blocks), HOST)
-    write_app(app, config)
-    connection = {"address": f"{HOST}:{port}", "insecure": True}
-    write_toml(home / "config.toml", {"superlink": {"default": "here", "here": connection}})
-    environment = _environment(home)
-    command = ["flower-superlink", "--insecure", "--host", HOST, "--port", str(port)]
-    programs.start("superlink", [*command, "--disable-runtime-dependency-installation"], environment)
-    for number, (block, own) in enumerate(zip(blocks, ports, strict=True)):
-        node = write_node(folder / "clients" / f"{number:03d}", block)
-        command = ["flower-supernode", "--insecure", "--superlink", f"{HOST}:{port}", "--host", HOST]
-        command += ["--port", str(own), "--node-config", str(node)]
-        programs.start(f"client-{number:03d}", command, environment)
-    _submit(programs, app, port, environment)
-
-
-def write_node(folder: Path, agents: Sequence[int]) -> Path:
-    """Write the configuration of a SuperNode into the folder of its state, and return the file.
-
-    Flower reads it from a TOML file, because a quote in a path would end a value on the command line.
-    """
-    file = folder / "node.toml"
-    write_toml(file, {"agents": ",".join(map(str, agents)), "folder": str(folder)})
-    return file
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's programs: they find each other, have a home of their own, and make no calls home."""
-    quiet = {
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
-    return {**os.environ, **quiet, **ONE_THREAD_ENVIRONMENT}
-
-
-def _submit(programs: Programs, app: Path, port: int, environment: Mapping[str, str]) -> None:
-    """Wait until the SuperLink listens, then hand the app to it."""
-    deadline = time.monotonic() + _START_SECONDS
-    while not listens(HOST, port):
-        if "superlink" in programs.ended() or time.monotonic() > deadline:
-            raise FederationError(f"expected the SuperLink to listen, got:\n{programs.log('superlink')}")
-        time.sleep(0.2)
-    programs.start("submit", ["flwr", "run", str(app), "here"], environment)
-    if programs.wait("submit", _START_SECONDS) != 0:
-        raise FederationError(f"expected the SuperLink to take the run, got:\n{programs.log('submit')}")
 
 
 def _progress(folder: Path) -> str:

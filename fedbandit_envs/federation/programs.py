@@ -30,6 +30,7 @@ class Programs:
         self._logs = logs
         self._started: dict[str, subprocess.Popen[bytes]] = {}
         self._before: Any = None
+        self.prefix: list[str] = []  #: what stands in front of each command, such as a program that enters a network
 
     def __enter__(self) -> Self:
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,13 @@ class Programs:
         with open(self._logs / f"{name}.log", "ab") as log:
             # In a session of its own the program does not see Ctrl-C, so this process can stop all in order.
             process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*self.prefix, *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=0o077,  # what it writes is for its owner alone
             )
         self._started[name] = process
 
@@ -95,6 +102,8 @@ class Programs:
                 _kill(one)
             time.sleep(0.1)
             left = self._running(family)
+        for process in self._started.values():
+            process.wait()  # it has ended, and would stay a zombie
         self._started.clear()
 
     def _running(self, family: "set[psutil.Process]") -> "set[psutil.Process]":
@@ -166,12 +175,3 @@ def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:
     finally:
         for one in sockets:
             one.close()
-
-
-def listens(host: str, port: int) -> bool:
-    """Whether a program accepts TCP connections there."""
-    try:
-        socket.create_connection((host, port), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.federation.client import HELLO, MISSING, PLAY
-from fedbandit_envs.federation.wire import WireError, most_bytes, unpack
+from fedbandit_envs.federation.texts import shown
+from fedbandit_envs.federation.wire import WireError, most_bytes, not_finite, unpack
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
@@ -60,15 +61,14 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
     agents = _agents(header.get("agents"), constants)
     turn = 0 if verb == HELLO else _number("turn", header.get("turn"))
     length = _number("length", header.get("length")) if verb == PLAY else 0
-    message = messages[0] if messages else None
+    message = messages[0] if len(messages) else None
     if message is not None:
         if message.agents is None or not np.isin(message.agents, agents).all():
             raise ReplyError("sent rows of agents that are not its own")
         if len(np.unique(message.agents)) < len(message.agents):
             raise ReplyError("sent several rows of one agent")
-        for name, array in message.arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ReplyError(f"sent NaN or infinity in {name}")
+        if (name := not_finite(message)) is not None:
+            raise ReplyError(f"sent NaN or infinity in {name}")
         if not len(message.agents):
             message = None
     return Reply(verb, agents, turn, length, message)
@@ -92,8 +92,8 @@ def _number(name: str, value: Any) -> int:
 
 
 def agreed(
-    replies: dict[int, Reply],
-    failed: dict[int, str],
+    replies: dict[str, Reply],
+    failed: dict[str, str],
     name: str,
     of: Callable[[Reply], Any],
     accepts: Callable[[Message | None], bool] = lambda _: True,
@@ -101,25 +101,25 @@ def agreed(
     """Move the replies that differ from the others to `failed`.
 
     Args:
-        replies: the replies by node; those that differ are removed.
-        failed: the reasons by node, to which a reason is added for each reply that is removed.
+        replies: the replies by key; those that differ are removed.
+        failed: the reasons by key, to which a reason is added for each reply that is removed.
         name: what is compared, for the reason.
         of: the value that must be the same in all replies; None: this reply is not compared.
         accepts: whether the server can take a message. Of the values with such a message, the one that most agents have
             is right.
     """
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for node, reply in replies.items():
-        groups[of(reply)].append(node)
+    groups: dict[Any, list[str]] = defaultdict(list)
+    for key, reply in replies.items():
+        groups[of(reply)].append(key)
     groups.pop(None, None)
     if len(groups) < 2:
         return
-    ranked = sorted(groups.values(), key=lambda nodes: -sum(len(replies[node].agents) for node in nodes))
-    right = next((nodes for nodes in ranked if accepts(replies[nodes[0]].message)), ranked[0])
+    ranked = sorted(groups.values(), key=lambda keys: -sum(len(replies[key].agents) for key in keys))
+    right = next((keys for keys in ranked if accepts(replies[keys[0]].message)), ranked[0])
     expected = of(replies[right[0]])
-    for node in [node for nodes in ranked if nodes is not right for node in nodes]:
-        failed[node] = f"{name}: expected {expected} as most others have, got {of(replies[node])}"
-        del replies[node]
+    for key in [key for keys in ranked if keys is not right for key in keys]:
+        failed[key] = shown(f"{name}: expected {expected} as most others have, got {of(replies[key])}")
+        del replies[key]
 
 
 def form(reply: Reply) -> Any:

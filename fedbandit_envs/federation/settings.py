@@ -1,5 +1,6 @@
 """What server and clients must know of a run: plain values, written into the Flower app's configuration."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,8 @@ import tomli_w
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
+from fedbandit_envs.federation.constants import checked_constants
+from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy
@@ -17,6 +20,7 @@ from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  #: what a Flower configuration can hold
+_LONGEST_SEED = 1000  # digits
 _COMPONENTS = {
     "serverapp": "fedbandit_envs.federation.flower:server_app",
     "clientapp": "fedbandit_envs.federation.flower:client_app",
@@ -105,23 +109,44 @@ class Settings:
             "seed": str(self.seed),  # as text, because a seed may be longer than 64 bits
         }
 
+    @property
+    def run(self) -> str:
+        """A hash of all settings, by which server and clients know the states of this run from those of others."""
+        return hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()
+
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """The settings in a Flower configuration."""
+        """The settings in a Flower configuration, which comes from outside: what no problem can have is refused."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
                     f"run-config: expected a value for {name!r}, got none; set it in the app's pyproject.toml"
                 )
-        constants = json.loads(str(config["constants"]))
         return cls(
             policy=str(config["policy"]),
-            parameters=json.loads(str(config.get("parameters") or "{}")),
-            constants=Constants(**constants),
+            parameters=_table("parameters", config),
+            constants=checked_constants(_table("constants", config)),
             environment=str(config.get("environment") or ""),
-            arguments=json.loads(str(config.get("arguments") or "{}")),
-            seed=int(str(config.get("seed") or 0)),
+            arguments=_table("arguments", config),
+            seed=_seed(str(config.get("seed") or 0)),
         )
+
+
+def _table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    text = str(config.get(name) or "{}")
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError):
+        table = None
+    if not isinstance(table, dict):
+        raise ValueError(f"run-config: expected a JSON object for {name!r}, got {shown(text)}")
+    return table
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > _LONGEST_SEED:
+        raise ValueError(f"run-config: expected at most {_LONGEST_SEED} digits for 'seed', got {shown(text)}")
+    return int(text)
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:
@@ -132,7 +157,10 @@ def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy)
 def write_app(folder: str | Path, config: Config) -> None:
     """Write the app that `flwr run` takes: a configuration that names the apps of this package, and no code.
 
-    Example: `write_app("app", {**settings.config(), "clients": 3, "quorum": 0.5, "timeout": 600.0, "folder": ""})`.
+    Beside the settings, the configuration lists the owners of the agents. It may hold the quorum, the timeout of a turn
+    in seconds, and the server's folder for its state and its audit trail.
+
+    Example: `write_app("app", {**settings.config(), "owners": json.dumps({"SHA256:...": [0, 1]})})`.
     """
     app = {
         "project": {

@@ -7,8 +7,8 @@ shapes), the masks and the envelope (verb, turn, length of the plan) are not cou
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,26 @@ _HEADER = "header"
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1", "|i1", "|u1")
 _MOST_AXES = 8
 _MOST_ARRAYS = 64  # the most arrays of one message
+_LONGEST_HEADER = 4  # the header of many messages may be so many times as long as the largest message
 _LONGEST_NAME = 100  # the most characters of a kind or of an array's name
 
 
 class WireError(ValueError):
     """A packet has another form than it should have; nothing of it is used."""
+
+
+class Transport(Protocol):
+    """How packets reach the clients. Each client is a node with a number, which may change when it comes back."""
+
+    def nodes(self) -> dict[int, str]:
+        """The numbers of the nodes that are connected now, each with the key that it has proved to have."""
+
+    def exchange(self, requests: Mapping[int, Packet], timeout: float) -> dict[int, Packet | str]:
+        """Send each node its packet, and collect the answers of `timeout` seconds.
+
+        Returns:
+            For each node that answered its packet, or a text that says what failed.
+        """
 
 
 def most_bytes(constants: Constants, agents: int) -> int:
@@ -80,8 +95,32 @@ def _pack_message(prefix: str, message: Message, packet: Packet) -> dict[str, An
     return {"kind": message.kind, "agents": agents, "arrays": arrays}
 
 
-def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], list[Message | None]]:
+class Messages:
+    """The messages of a packet, each of which takes memory only while it is used.
+
+    A few bytes can stand for a large array of which nothing is present, so all arrays of a packet at once could fill
+    the memory.
+    """
+
+    def __init__(self, forms: list[Any], packet: Mapping[str, Any], most: int):
+        self._forms, self._packet, self._most = forms, packet, most
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def __iter__(self) -> Iterator[Message | None]:
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, place: int) -> Message | None:
+        """The message at this place, made anew."""
+        form = self._forms[place]
+        return None if form is None else _unpack_message(f"{place}/", form, self._packet, self._most)
+
+
+def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str, Any], Messages]:
     """The plain values and the messages of a packet from outside.
+
+    All messages are checked now, one after the other. Each is made again when it is asked for.
 
     Args:
         packet: the packet, of any content.
@@ -92,9 +131,10 @@ def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str,
         WireError: the packet has another form, or is too large.
     """
     text = packet.get(_HEADER)
-    if not isinstance(text, str) or len(text) > most * number:
+    longest = most * min(number, _LONGEST_HEADER)
+    if not isinstance(text, str) or len(text) > longest:
         raise WireError(
-            f"packet: expected a header of at most {most * number} characters, got {_size(text)}; send less at once"
+            f"packet: expected a header of at most {longest} characters, got {_size(text)}; send less at once"
         )
     try:
         header = json.loads(text)
@@ -103,9 +143,22 @@ def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str,
     _expect(isinstance(header, dict) and isinstance(header.get("messages"), list), "header: expected messages", header)
     forms = header.pop("messages")
     _expect(len(forms) <= number, f"header: expected at most {number} messages", len(forms))
-    return header, [
-        None if form is None else _unpack_message(f"{place}/", form, packet, most) for place, form in enumerate(forms)
-    ]
+    messages = Messages(forms, packet, most)
+    for _ in messages:
+        pass
+    return header, messages
+
+
+def not_finite(message: Message) -> str | None:
+    """The name of an array of the message that holds NaN or infinity; None: all numbers are finite.
+
+    >>> not_finite(Message("estimates", {"theta": np.array([1.0, np.inf])}))
+    'theta'
+    """
+    for name, array in message.arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return name
+    return None
 
 
 def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: int) -> Message:

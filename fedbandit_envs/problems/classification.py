@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
 from fedbandit_envs.validation import real_number, whole_number

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import FloatArray
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
+from fedbandit_envs.contexts.finite import Discrete, PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.linear import Linear

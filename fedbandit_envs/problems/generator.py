@@ -6,8 +6,9 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from gymnasium import spaces
 
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.instance_checks import check_observed
 from fedbandit_envs.seeding import Stream, generator

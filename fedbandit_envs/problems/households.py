@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
-from fedbandit_envs.contexts.distributions import Discrete
+from fedbandit_envs.contexts.finite import Discrete
 
 PLACES = 4  # the most members of an account
 

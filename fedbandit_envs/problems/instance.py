@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
 from fedbandit_envs.problems.regrets import REGRETS

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
-from fedbandit_envs.contexts.distributions import ContextDistribution, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance

@@ -28,7 +28,7 @@ class FittedProblem(Generic[Report]):
     Play it by `fb.make("fedbandit/Linear-v0", **problem.arguments)`, or save it and name the file in experiments.
     `print(problem)` shows the report and the noise.
 
-    >>> from fedbandit_envs.contexts.distributions import PointMass
+    >>> from fedbandit_envs.contexts.finite import PointMass
     >>> points = PointMass([[1.0, 0.0], [0.0, 1.0]])
     >>> FittedProblem(np.eye(2), points, 0.1, (("a",), ("b",)), report="a perfect fit").arguments["noise_std"]
     0.1

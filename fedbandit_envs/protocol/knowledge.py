@@ -65,7 +65,7 @@ class View:
 
     A policy is given one for its agents; `rows` splits it further.
 
-    >>> from fedbandit_envs.contexts.distributions import PointMass
+    >>> from fedbandit_envs.contexts.finite import PointMass
     >>> from fedbandit_envs.contexts.features import Identity
     >>> from fedbandit_envs.seeding import Stream
     >>> import numpy as np

@@ -12,7 +12,13 @@ from fedbandit_envs.validation import whole_number
 
 
 class ProtocolError(ValueError):
-    """A policy broke the contract; the message says where, what was expected and what came."""
+    """A policy broke the contract, for example with a plan of arms that don't exist.
+
+    >>> Plan.play(np.array([0, 7]), num_arms=3).checked(2, 3)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 7; arms count from 0
+    """
 
 
 @lru_cache(maxsize=8)

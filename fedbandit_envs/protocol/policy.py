@@ -17,6 +17,9 @@ from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.storage import plain_value
 
+#: No honest report holds a larger number: sums and squares of smaller numbers are finite.
+LARGEST_NUMBER = 1e100
+
 
 class Side:
     """What both sides of a policy have in common: a state that can be saved and restored.
@@ -51,6 +54,16 @@ class AgentSide(Side, ABC):
     over processes in any way. That holds if the agent axis comes first and is never a matrix dimension of a product.
     Elementwise operations, sums over other axes, plain `einsum`, stacked `matmul`, `solve` and `eigh` are safe;
     `(n, d) @ (d, d)`, `tensordot` and `einsum(optimize=True)` are not.
+
+    >>> class Counting(AgentSide):
+    ...     def __init__(self, view):
+    ...         self.view = view
+    ...
+    ...     def plan(self, down, remaining):  # every arm once, then again
+    ...         return Plan.explore_each(1, len(self.view.agents), self.view.constants.num_arms)
+    ...
+    ...     def report(self, feedback):
+    ...         return Message("sums", {"sums": feedback.sums()}, self.view.agents)
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
@@ -65,11 +78,53 @@ class AgentSide(Side, ABC):
         """What to tell the server about the last plan; agents with nothing to say are left out."""
 
 
+def overflowing(up: Message) -> dict[int, str]:
+    """The agents with numbers that are not finite, or beyond `LARGEST_NUMBER`, and the reason; see `refuses`.
+
+    >>> up = Message("means", {"means": np.array([[0.5], [np.nan], [1e300]])}, agents=np.array([3, 5, 8]))
+    >>> overflowing(up)
+    {5: 'sent NaN or infinity in means', 8: 'sent a number beyond 1e+100 in means'}
+    """
+    found: dict[int, str] = {}
+    for name, array in up.arrays.items():
+        if array.dtype.kind != "f" or not array.size:
+            continue
+        if max(array.max(), -array.min()) <= LARGEST_NUMBER:  # also false for NaN
+            continue
+        assert up.agents is not None
+        for agent, row in zip(up.agents.tolist(), array, strict=True):
+            if not np.isfinite(row).all():
+                found.setdefault(agent, f"sent NaN or infinity in {name}")
+            elif np.abs(row).max() > LARGEST_NUMBER:
+                found.setdefault(agent, f"sent a number beyond {LARGEST_NUMBER:g} in {name}")
+    return found
+
+
 class ServerSide(Side, ABC):
     """The server's side of a policy: it answers what the agents report.
 
     It may hear from any subset of the agents, because reports can be lost. Rows come sorted by the agents' numbers.
+    What it answers must be finite.
+
+    >>> class Averaging(ServerSide):
+    ...     def answer(self, up):
+    ...         return Message("mean", {"mean": up["sums"].mean(axis=0)})  # to all: it names no agents
+    >>> Averaging().answer(Message("sums", {"sums": np.eye(2)}, np.arange(2)))["mean"]
+    array([0.5, 0.5])
     """
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """The agents whose reports can't be, each with the reason in words; they are left out before `answer`.
+
+        An agent can send anything, by mistake or on purpose. Whoever knows what the numbers of a message mean knows
+        which of them no honest agent sends: override this to say so, and begin with what `super().refuses(up)` finds.
+        The default finds numbers that are not finite, or so large that their sums and squares overflow. It must not
+        change the state of the server. Each refused report becomes a `Fault`.
+
+        Args:
+            up: what arrived, all agents as one; its `agents` are the numbers of those who sent the rows.
+        """
+        return overflowing(up)
 
     @abstractmethod
     def answer(self, up: Message) -> Message | None:

@@ -43,6 +43,11 @@ def register_policy(name: str, policy: str | type[Policy]) -> None:
     _registered[name] = policy
 
 
+def replace_policy(name: str, policy: str | type[Policy]) -> None:
+    """In a worker: know a policy by name as the process that started the run does, whatever was known here before."""
+    _registered[name] = policy
+
+
 def address(registered: str | type[Any]) -> str:
     """Where a class is found, as "module:class"."""
     return registered if isinstance(registered, str) else f"{registered.__module__}:{registered.__qualname__}"
@@ -90,7 +95,11 @@ def _has_path(registered: str | type[Any]) -> bool:
 
 
 def policy_names() -> list[str]:
-    """The names of all policies."""
+    """The names of all policies: those that are installed, and those that were registered.
+
+    >>> "Fed-PECD" in policy_names()
+    True
+    """
     return sorted(_installed_policies() | _registered)
 
 

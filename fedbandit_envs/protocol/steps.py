@@ -28,7 +28,7 @@ class StepAgents(AgentSide):
     ...
     ...     def learn(self, arm, pulls, rewards):
     ...         pass
-    >>> from fedbandit_envs.contexts.distributions import PointMass
+    >>> from fedbandit_envs.contexts.finite import PointMass
     >>> from fedbandit_envs.contexts.features import Identity
     >>> from fedbandit_envs.protocol.knowledge import Constants
     >>> from fedbandit_envs.seeding import Randomness, Stream

@@ -69,6 +69,7 @@ PARAMETER_NAMES = {
     "noise_std": "standard deviation of the noise",
     "max_cycles": "horizon $T$",
     "dropout": "probability that a report is lost",
+    "attackers": "share of agents that report falsely",
 }
 
 

@@ -49,6 +49,7 @@ class Channel:
             return None
         _check_type(message, "server.answer")
         message = self._sorted(message)
+        _check_finite(message)
         if message.agents is not None and not len(message.agents):
             return None
         self.ledger.charge(message, "down")
@@ -84,6 +85,17 @@ def _rising(numbers: IntArray) -> bool:
 def _check_type(message: object, verb: str) -> None:
     if not isinstance(message, Message):
         raise ProtocolError(f"{verb}: expected a Message or None, got {type(message).__name__}; return one of these")
+
+
+def _check_finite(message: Message) -> None:
+    """Refuse an answer with NaN or infinity, which would spoil what every agent knows."""
+    for name, array in message.arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = array[~np.isfinite(array)][0]
+            raise ProtocolError(
+                f"server.answer, {name!r} of message {message.kind!r}: expected finite numbers, got {bad}; leave out "
+                "what is unknown with a mask in present, and refuse reports that can't be in `refuses`"
+            )
 
 
 def _senders(message: Message) -> IntArray:

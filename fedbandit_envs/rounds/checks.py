@@ -1,10 +1,18 @@
-"""What a run needs before it can begin: an environment, a policy that can play it, and faults that make sense."""
+"""What a run needs before it can begin or go on: an environment, a policy that can play it, faults, its own state."""
 
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
 from pettingzoo import ParallelEnv
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.instance_checks import OBSERVES
+from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.registry import address, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.validation import one_of
 
@@ -45,3 +53,32 @@ def check_faults(faults: Faults | None, num_agents: int) -> None:
     if not isinstance(faults, Faults):
         raise ValueError(f"faults: expected Faults, got {faults!r}; use Faults(dropout=0.1)")
     faults.check(num_agents)
+
+
+def run_fingerprint(policy: Policy, constants: Constants) -> str:
+    """A hash of a policy, its parameters and the constants of its problem, by which a state knows its run.
+
+    A parameter that is no plain value counts with the name of its class.
+    """
+    parameters = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
+    deciding = [address(type(policy)), parameters, asdict(constants)]
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else address(type(value))
+
+
+def check_same_run(expected: str, got: Any, what: str) -> None:
+    """Refuse the state of another run.
+
+    Args:
+        expected: the hash of this run.
+        got: the hash in the state.
+        what: what must be the same in both runs, for the message.
+    """
+    if got != expected:
+        raise ValueError(
+            f"state: expected one of this run ({expected[:12]}), got one of another run ({str(got)[:12]}): {what} must "
+            "be the same; start anew, or go on with the settings of that run"
+        )

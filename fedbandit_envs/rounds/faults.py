@@ -1,4 +1,4 @@
-"""Reports that never arrive: the same model for simulations and for real federations.
+"""Reports that never arrive, or can't be used: the same model for simulations and for real federations.
 
 An agent that fails in a round loses that round's report and nothing else: its rows are left out of the aggregation. It
 plays on with what it knows, and what the server tells all of them reaches it (in a federation when it comes back).
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray
+from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.seeding import Stream, generator
 from fedbandit_envs.validation import real_number, whole_number
 
@@ -19,7 +20,7 @@ DROPPED, SCHEDULED = "dropped out", "scheduled"
 
 @dataclass(frozen=True)
 class Fault:
-    """One report that was lost, as `history.faults` lists them."""
+    """One report that was lost on its way or refused by the server, as `history.faults` lists them."""
 
     agent: int  #: the agent whose report was lost
     round: int  #: the round, counted from 0 as the ledger counts them
@@ -27,12 +28,21 @@ class Fault:
 
 
 class QuorumLost(RuntimeError):
-    """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all."""
+    """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=4, max_cycles=100)
+    >>> faults = fb.Faults(schedule={0: [0], 1: [0]}, quorum=0.75)
+    >>> fb.play(env, fb.make_policy("Fed-PECD"), seed=0, faults=faults)
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.rounds.faults.QuorumLost: round 0: expected to hear from at least 75% of 4 agents, got 2 ...
+    """
 
 
 @dataclass(frozen=True)
 class Faults:
-    """Which reports are lost in a simulation.
+    """Which reports are lost in a simulation, and whose reports are false.
 
     Give it to `play(..., faults=...)` to see how a policy gets on with agents that fail. An agent that fails in a round
     loses that report and nothing else. What is lost is drawn from the seed of the run, so it is the same for all
@@ -49,6 +59,7 @@ class Faults:
     dropout: float = 0.0  #: the probability that a report is lost, drawn for each agent and round by itself
     schedule: Mapping[int, Iterable[int]] = field(default_factory=dict)  #: for an agent, the rounds in which it fails
     quorum: float = 0.0  #: the least share of all agents that must be heard in a round
+    attackers: Attackers | None = None  #: agents whose reports are changed on their way; None: all are honest
 
     def __post_init__(self) -> None:
         for name in ("dropout", "quorum"):
@@ -62,6 +73,10 @@ class Faults:
             for agent, rounds in self.schedule.items()
         }
         object.__setattr__(self, "schedule", schedule)
+        if self.attackers is not None and not isinstance(self.attackers, Attackers):
+            raise ValueError(
+                f"attackers: expected Attackers or None, got {self.attackers!r}; use Attackers('sign-flip')"
+            )
 
     def check(self, num_agents: int) -> None:
         """Refuse a schedule of agents that don't exist."""

@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
-from fedbandit_envs.rounds.checks import check_faults, check_plays, checked_environment
+from fedbandit_envs.rounds.checks import check_faults, check_plays, check_same_run, checked_environment, run_fingerprint
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
@@ -48,7 +48,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
             `env` has a wrapper that does not define `pull` itself, because that wrapper must see each step.
         record: keep every message, plan and feedback, and the truth.
-        faults: reports that are lost on their way to the server; None: none.
+        faults: reports that are lost, or changed, on their way to the server; None: none.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
         seed = self.bandit.episode_seed
         server = self._server_side(ServerView.of_run(self.constants, seed))
-        return ViaServer(server, self.constants.num_agents, self._faults, seed)
+        return ViaServer(server, self.constants, self._faults, seed)
 
     def _server_side(self, view: ServerView) -> ServerSide:
         return self.policy.server(view)
@@ -222,6 +222,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
         return {
+            "run": run_fingerprint(self.policy, self.constants),
             "seed": str(self.bandit.episode_seed),
             "steps": self._taken,
             "plans": self.bandit.episode.plans,
@@ -244,6 +245,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if self._record and not state["recorded"]:
             raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
         self.start(seed=int(state["seed"]))
+        what = "the policy, its parameters and the constants of the environment"
+        check_same_run(run_fingerprint(self.policy, self.constants), state.get("run"), what)
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._checkpoints.restore(state["checkpoints"])
@@ -274,7 +277,7 @@ def play(
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans.
         record: keep every message, plan and feedback, and the truth, for `audit`.
         blocks: how the agents are split, as lists of agent numbers; the run is the same however they are.
-        faults: reports that are lost on their way to the server; None: none.
+        faults: reports that are lost, or changed, on their way to the server; None: none.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

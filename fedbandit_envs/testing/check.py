@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit_envs.contexts.distributions import Discrete
 from fedbandit_envs.contexts.features import Identity
+from fedbandit_envs.contexts.finite import Discrete
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.linear import Linear

@@ -310,3 +310,12 @@ def test_bad_input_is_refused_with_what_was_expected_and_what_came(change, messa
     arguments = {"directions": np.ones((3, 2, 2)), "active": np.ones((3, 2), bool)} | change
     with pytest.raises(ValueError, match=message):
         g_optimal(arguments.pop("directions"), arguments.pop("active"), **arguments)
+
+
+def test_no_weight_is_dropped_that_a_dimension_needs():
+    """One agent and one matrix, and a gap so wide that all but one arm could go, if noise were taken for a proof."""
+    for seed in range(300):
+        directions = np.random.default_rng(seed).normal(size=(1, 5, 2))
+        directions /= np.sqrt((directions**2).sum(axis=2, keepdims=True))
+        design = g_optimal(directions, np.ones((1, 5), dtype=bool), gap=10.0, shared=True)
+        assert np.count_nonzero(design.pi) >= 2

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import reference as ref
 from designs import random_problem
 
 from fedbandit_agents.phased.estimation import (
@@ -18,6 +19,7 @@ from fedbandit_agents.phased.estimation import (
     predictions,
     quadratic_forms,
     squared_widths,
+    survivors,
     unit_vectors,
 )
 
@@ -131,3 +133,36 @@ def test_an_arm_of_which_nothing_was_heard_has_no_inverse_beside_very_unequal_we
     inverse = inverse_on_span(e, weights)
     np.testing.assert_array_equal(inverse[1], np.zeros((2, 2)))
     np.testing.assert_allclose(inverse[0][1, 1], 1 / 2e-3, rtol=1e-6)
+
+
+NOISE = [-2.7e-17, 1.4e-17, 5.6e-17]  # zeros, but for the last bits of some kernel
+
+
+@pytest.mark.parametrize(
+    ("r", "u", "best", "kept"),
+    [
+        ([0.3, 0.1 + 0.2, 0.1], 0.01, 0, [True, True, False]),  # 0.1 + 0.2 > 0.3 by rounding
+        ([0.3, 0.3 + 1e-8, 0.1], 0.01, 1, [True, True, False]),  # a difference that counts
+        (NOISE, 0.5, 0, [True, True, True]),  # terms as large as the widths have cancelled
+        (NOISE[::-1], 0.5, 0, [True, True, True]),
+        ([0.0, 0.5, 0.1 + 0.2], [0.1, 0.1, 0.1], 1, [False, True, True]),
+        (
+            [0.5, 0.3 - 1e-17, 0.2],
+            [0.1, 0.1, math.inf],
+            0,
+            [True, True, True],
+        ),  # 0.3 + 0.1 = 0.5 - 0.1, but for rounding
+        ([0.5, 0.3 - 1e-7, 0.2], [0.1, 0.1, 0.1], 0, [True, False, False]),
+    ],
+)
+def test_numbers_that_are_equal_but_for_rounding_count_as_equal(r, u, best, kept):
+    r, u, active = np.array([r]), np.broadcast_to(u, (1, 3)), np.ones((1, 3), dtype=bool)
+    ours = survivors(r, u, active, np.ones(3, dtype=bool), np.array([2]))
+    assert (ours[0][0].tolist(), ours[1].tolist()) == (kept, [best])
+    oracle = ref.decide(r[0], u[0], active[0])
+    assert (oracle.active.tolist(), oracle.best) == (kept, best)
+
+
+def test_arms_that_are_out_decide_no_tie():
+    r, u = np.array([[1e9, 0.1, 0.2]]), np.zeros((1, 3))
+    assert survivors(r, u, np.array([[False, True, True]]), np.ones(3, dtype=bool), np.array([0]))[1] == [2]

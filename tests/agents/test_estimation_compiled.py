@@ -55,6 +55,24 @@ def test_the_same_arms_survive_and_the_same_are_best(compiled, seed, n, k, d, sh
         assert ours.dtype == numpys.dtype
 
 
+@pytest.mark.parametrize("scale", [1e-12, 0.3])
+def test_ties_are_decided_alike(compiled, scale):
+    """Rewards are 0 or 1, and all arms have one psi: estimates tie, and random last bits decide for either arm."""
+    found = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        theta = rng.integers(0, 2, size=(4, 2)) * (1 + 1e-15 * rng.normal(size=(4, 2)))
+        psi, V = np.tile(rng.random((3, 1, 2)), (1, 4, 1)), np.tile(np.eye(2), (4, 1, 1))
+        estimates = Estimates(theta, V, np.ones(4, bool))
+        arguments = psi, estimates, scale, rng.random((3, 4)) < 0.9, np.zeros(3, dtype=np.int64)
+        ours, numpys = compiled.eliminated(*arguments), estimation.eliminated(*arguments)
+        np.testing.assert_array_equal(ours[0], numpys[0])
+        np.testing.assert_array_equal(ours[1], numpys[1])
+        naive = np.where(arguments[3], estimation.predictions(psi, theta), -np.inf).argmax(axis=1)
+        found.append((ours[1] != naive).any())
+    assert sum(found) > 20  # there are ties
+
+
 def test_an_arm_whose_width_is_infinite_survives(compiled):
     # Arm 0 was seen along the first axis only: agent 0 looks that way and knows it is bad, agent 1 knows nothing.
     psi = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])

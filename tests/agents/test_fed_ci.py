@@ -154,6 +154,15 @@ def test_resampled_contexts_are_taken_as_noise():
 # --- the noise scale -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("growth", "power"), [(2, 29), (3, 5), (4, 6), (5, 3), (6, 17)])
+def test_the_number_of_plans_is_counted_in_whole_numbers(growth, power):
+    policy = FedCIElimination(growth=growth, batches=1)  # log 125 / log 5 is a little more than 3 in floating point
+    constants = fb.Constants(1, 1, 1, growth**power, ell=1.0, L=1.0, noise_std=1.0, context="fixed")
+    assert policy.first_plan(constants) == 1
+    assert policy.number_of_plans(constants) == power
+    assert policy.number_of_plans(replace(constants, horizon=growth**power + 1)) == power + 1
+
+
 @pytest.mark.parametrize(("label", "truth"), [("synthetic", 1.0), ("resampled", 1.0), ("movielens", 0.1)])
 @pytest.mark.parametrize("factor", [1 / 3, 1.0, 3.0])
 def test_the_noise_scale_is_found_whatever_was_assumed(label, truth, factor):

@@ -8,8 +8,9 @@ import pytest
 from refusals import assert_refused
 from scipy.stats import chisquare, kstest, norm
 
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
+from fedbandit_envs.contexts.finite import Discrete, PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.seeding import Stream, generator
 

@@ -137,7 +137,7 @@ def test_an_identity_is_all_that_decides_the_numbers_and_nothing_else(monkeypatc
     assert run_identities(small(policies=["Uniform"]).with_argument("dim", 4))[0].folder != base
     parameter = {"name": "Fed-PE", "parameters": {"delta": 0.2}}
     assert run_identities(small(policies=["Fed-PE"])) != run_identities(small(policies=[parameter]))
-    monkeypatch.setattr(identity, "RESULT_FORMAT", 3)
+    monkeypatch.setattr(identity, "RESULT_FORMAT", 0)
     assert address() != base
 
 
@@ -311,7 +311,7 @@ def test_folders_of_an_earlier_layout_are_refused_in_one_line(
 
 def test_an_experiment_file_that_no_run_wrote_is_refused(tmp_path: Path) -> None:
     small().write(tmp_path / "experiment.toml")
-    with pytest.raises(FolderError, match=r"one that can't be used .*expected results of format 2, got no format"):
+    with pytest.raises(FolderError, match=r"one that can't be used .*expected results of format 3, got no format"):
         fb.run(small(), tmp_path, "serial")
 
 

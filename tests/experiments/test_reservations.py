@@ -251,3 +251,50 @@ def test_temporary_files_of_equal_process_ids_do_not_collide(tmp_path: Path, mon
         list(pool.map(lambda content: storage.write_whole(tmp_path / "file", content), contents))
     assert (tmp_path / "file").read_bytes() in contents
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_reservation_that_was_given_back_and_taken_anew_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sees a dead process; before it acts, another takes over, gives back, and a third reserves the target anew."""
+    target = tmp_path / "trial"
+    written(target, started="1")
+    slow, quick, third = Reservations(), Reservations(), Reservations()
+    is_alive = reservations._is_alive
+
+    def meanwhile(file: Path) -> bool:
+        alive = is_alive(file)
+        monkeypatch.setattr(reservations, "_is_alive", is_alive)
+        assert not alive
+        assert quick.take(target)
+        quick.give_back(target)
+        assert third.take(target)
+        return alive
+
+    monkeypatch.setattr(reservations, "_is_alive", meanwhile)
+    assert not slow.take(target)
+    assert [file.name for file in tmp_path.iterdir()] == ["trial.reserved-0"]
+    assert not quick.take(target)
+    third.give_back(target)
+    assert slow.take(target)
+
+
+def test_nobody_takes_over_while_another_gives_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "trial"
+    written(target, started="1")
+    first, others = Reservations(), [Reservations(), Reservations()]
+    assert first.take(target)
+    unlink, taken = Path.unlink, []
+
+    def watched(file: Path, missing_ok: bool = False) -> None:
+        unlink(file, missing_ok)
+        if "reserved" in file.name and not file.name.endswith(".part"):
+            monkeypatch.setattr(Path, "unlink", unlink)
+            taken.extend(one.take(target) for one in others)
+            monkeypatch.setattr(Path, "unlink", watched)
+
+    monkeypatch.setattr(Path, "unlink", watched)
+    first.give_back(target)
+    assert taken.count(True) == 1
+    monkeypatch.setattr(Path, "unlink", unlink)
+    assert [one.take(target) for one in others] == [False, False]

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, federated, in_process, settings
+from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
 
 from fedbandit_envs import ProtocolError, ServerSide, policy_names
 from fedbandit_envs.federation.client import Client
-from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
 from fedbandit_envs.federation.wire import pack
@@ -52,7 +51,7 @@ def test_a_client_holds_its_own_rows_alone() -> None:
     assert episode.instance.population is None
     assert episode.instance.contexts is not None
     assert len(episode.instance.contexts) == 2
-    state = Client(of.make_policy(), of.constants, source).snapshot()
+    state = Client(of.make_policy(), of.constants, source, run=of.run).snapshot()
     assert state["checkpoints"]["now"].shape == (2, 4)
 
 
@@ -77,7 +76,7 @@ class Unsigned(Policy):
 
 def test_a_client_plays_plans_in_unsigned_numbers_too() -> None:
     of = settings("Uniform")
-    client = Client(Unsigned(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()))
+    client = Client(Unsigned(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()), run=of.run)
     client.answer(pack({"verb": "play", "turn": 0}, [None]))
     np.testing.assert_array_equal(client.snapshot()["checkpoints"]["now"], [[0, 300, 0, 0]] * 2)
 
@@ -91,7 +90,7 @@ def test_a_client_of_other_constants_is_refused() -> None:
 def test_a_client_is_paid_by_the_reward_source_that_it_names_itself(tmp_path: Path) -> None:
     of, agents = settings("Fed-PECD"), np.array([1])
     node = {"agents": "1", "folder": str(tmp_path), "rewards": "failing_rewards:FailsOnce"}
-    client = Client(of.make_policy(), of.constants, reward_source(agents, of.source(), node))
+    client = Client(of.make_policy(), of.constants, reward_source(agents, of.source(), node), run=of.run)
     with pytest.raises(RuntimeError, match="the till is closed"):
         client.answer(pack({"verb": "play", "turn": 0}, [None]))
     of_server = {**of.source(), "rewards": "failing_rewards:FailsOnce"}
@@ -127,10 +126,10 @@ def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.M
     of = settings("Uniform")
     monkeypatch.setattr(Settings, "make_policy", lambda self: WaitsForServer())
     loop = Loop(of, [range(6)])
-    coordinator = Coordinator(of.make_policy(), of.server_view, loop)
+    coordinator = coordinator_of(loop)
     for _ in range(999):
         coordinator.advance()
-    again = Coordinator(of.make_policy(), of.server_view, loop)  # a server that is started again goes on counting
+    again = coordinator_of(loop)  # a server that is started again goes on counting
     again.restore(coordinator.snapshot())
     again.advance()
     with pytest.raises(ProtocolError, match="WaitsForServer: expected a pull within 1000 rounds, got none"):
@@ -139,7 +138,7 @@ def test_clients_that_never_pull_are_stopped_by_the_server(monkeypatch: pytest.M
 
 def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
     of = settings("Fed-PECD")
-    coordinator = Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL))
+    coordinator = coordinator_of(Loop(of, SEVERAL))
     seen = []
     while not coordinator.done:
         before = coordinator.step
@@ -150,7 +149,7 @@ def test_a_pull_starts_the_count_of_idle_turns_again() -> None:
 
 def test_a_client_without_a_server_that_never_pulls_stops_by_itself() -> None:
     of = settings("Uniform")
-    client = Client(Waits(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()))
+    client = Client(Waits(), of.constants, SimulatedRewards(np.array([4, 1]), of.source()), run=of.run)
     with pytest.raises(ProtocolError, match="Waits: expected a pull within 1000 rounds, got none"):
         client.answer(pack({"verb": "play", "turn": 0}, [None]))
 
@@ -165,4 +164,4 @@ def test_settings_survive_flowers_configuration() -> None:
 def test_waiting_for_clients_ends() -> None:
     of = settings("Fed-PECD")
     with pytest.raises(TimeoutError, match="expected 9 clients within 0 s, got 3"):
-        Coordinator(of.make_policy(), of.server_view, Loop(of, SEVERAL)).wait_for(9, 0, sleep=lambda _: None)
+        coordinator_of(Loop(of, SEVERAL)).wait_for(9, 0, sleep=lambda _: None)

@@ -41,12 +41,16 @@ class Loop:
         self.sent: list[tuple[int, Packet]] = []
         self.answered: list[tuple[int, Packet]] = []
 
-    def nodes(self) -> list[int]:
-        return list(range(len(self.blocks)))
+    def nodes(self) -> dict[int, str]:
+        return {node: f"key {node}" for node in range(len(self.blocks))}
+
+    @property
+    def owners(self) -> dict[str, list[int]]:
+        return {f"key {node}": block.tolist() for node, block in enumerate(self.blocks)}
 
     def client(self, node: int) -> Client:
         source = SimulatedRewards(self.blocks[node], self.settings.source())
-        client = Client(self.settings.make_policy(), self.settings.constants, source)
+        client = Client(self.settings.make_policy(), self.settings.constants, source, run=self.settings.run)
         if node in self.states:
             client.restore(storage.from_bytes(self.states[node], "state"))
         return client
@@ -67,13 +71,18 @@ class Loop:
 
     def pulls(self) -> Any:
         """(C, M, K) from the clients' own records."""
-        records = [storage.from_bytes(self.states[node], "state") for node in self.nodes()]
+        records = [storage.from_bytes(self.states[node], "state") for node in range(len(self.blocks))]
         order = np.argsort(np.concatenate([record["agents"] for record in records]))
         return np.concatenate([record["checkpoints"]["pulls"] for record in records], axis=1)[:, order]
 
 
+def coordinator_of(loop: Loop, **options: Any) -> Coordinator:
+    of = loop.settings
+    return Coordinator(of.make_policy(), of.server_view, loop, run=of.run, owners=loop.owners, **options)
+
+
 def federated(loop: Loop, **options: Any) -> Coordinator:
-    coordinator = Coordinator(loop.settings.make_policy(), loop.settings.server_view, loop, **options)
+    coordinator = coordinator_of(loop, **options)
     while not coordinator.done:
         coordinator.advance()
     return coordinator

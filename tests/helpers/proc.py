@@ -1,6 +1,7 @@
 """What runs on this machine and where it listens."""
 
 import contextlib
+import subprocess
 
 import psutil
 
@@ -46,6 +47,14 @@ def listening(processes: set[int]) -> set[str]:
                     host, port = connection.laddr
                     found.add(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     return found
+
+
+def private_network_is_possible() -> bool:
+    """Whether this machine lets us make a network namespace, as some containers do not."""
+    try:
+        return subprocess.run(["unshare", "--map-root-user", "--net", "true"], check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def _runs(process: psutil.Process) -> bool:

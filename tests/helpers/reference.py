@@ -15,6 +15,7 @@ import numpy as np
 Array = np.ndarray
 TOL = 1e-9  # a direction is outside the range of V when ||(I - V V^+) psi|| > TOL ||psi||
 RCOND = 1e-10  # eigenvalues below RCOND times the largest count as zero
+TIE = 1e-9  # numbers that differ by less than TIE times the largest magnitude count as equal; the first arm wins
 NOTHING = 1e-100  # item 6: what is sent for theta_{a,i} = 0, in units of psi
 
 
@@ -190,26 +191,25 @@ class Decision:
     best: int
     active: Array  # (K,) bool: A_i^p
     elimination_margin: Array  # (K,) |r_a + u_a - (r_best - u_best)|, infinite for `best`, which always stays
-    best_margin: float  # r_best minus the second largest r, infinite when there is none
+    best_margin: float  # the distance of r_best to the largest other r, infinite when there is none
 
 
 def decide(r: Array, u: Array, candidates: Array) -> Decision:
-    """Line 9: the best arm (lowest number in a tie) and the arms that survive."""
+    """Line 9: the best arm (lowest number in a tie) and the arms that survive; what ties with the bound survives."""
     K = len(r)
-    best = -1
-    for a in range(K):
-        if candidates[a] and (best == -1 or r[a] > r[best]):
-            best = a
+    arms = [a for a in range(K) if candidates[a]]
+    tie = TIE * max(abs(r[a]) + (u[a] if u[a] < math.inf else 0) for a in arms)
+    best = min(a for a in arms if r[a] >= max(r[b] for b in arms) - tie)
     active = np.zeros(K, dtype=bool)
     margin = np.full(K, math.nan)
     second = -math.inf
     for a in range(K):
         if candidates[a]:
-            active[a] = r[a] + u[a] >= r[best] - u[best]
+            active[a] = r[a] + u[a] >= r[best] - u[best] - tie
             margin[a] = abs(r[a] + u[a] - (r[best] - u[best])) if a != best else math.inf
             if a != best:
                 second = max(second, r[a])
-    return Decision(r, u, best, active, margin, r[best] - second)
+    return Decision(r, u, best, active, margin, abs(r[best] - second))
 
 
 def eliminate(
@@ -503,13 +503,10 @@ class Steps:
 StepReward = Callable[[int, int, int], float]  # (agent, arm, t), t from 1
 
 
-def argmax_with_margin(values: Sequence[float]) -> tuple[int, float]:
-    best = 0
-    for a in range(1, len(values)):
-        if values[a] > values[best]:
-            best = a
+def argmax_with_margin(values: Sequence[float], tie: float = 0.0) -> tuple[int, float]:
+    best = min(a for a in range(len(values)) if values[a] >= max(values) - tie * max(abs(value) for value in values))
     others = [values[a] for a in range(len(values)) if a != best]
-    return best, values[best] - max(others) if others else math.inf
+    return best, abs(values[best] - max(others)) if others else math.inf
 
 
 def local_ucb(M: int, K: int, T: int, reward: StepReward) -> Steps:
@@ -588,7 +585,8 @@ def dis_lin_ucb(
     for t in range(1, T + 1):
         for i in range(M):
             arm, steps.margins[i, t - 1] = argmax_with_margin(
-                [ridge_ucb(psi[i, a], synced_S[a] + new_S[i, a], synced_b[a] + new_b[i, a], beta) for a in range(K)]
+                [ridge_ucb(psi[i, a], synced_S[a] + new_S[i, a], synced_b[a] + new_b[i, a], beta) for a in range(K)],
+                TIE,
             )
             new_S[i, arm] += np.outer(psi[i, arm], psi[i, arm])
             new_b[i, arm] += reward(i, arm, t) * psi[i, arm]

@@ -8,8 +8,8 @@ import pytest
 from refusals import assert_refused
 from scipy.stats import chisquare, kstest, norm
 
-from fedbandit_envs.contexts.distributions import Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
+from fedbandit_envs.contexts.finite import Discrete, PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.generator import draw_instance

@@ -10,8 +10,9 @@ from hypothesis.extra.numpy import arrays
 from refusals import assert_refused
 
 import fedbandit_envs as fb
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete, PointMass
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
+from fedbandit_envs.contexts.finite import Discrete, PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.instance_checks import OBSERVES

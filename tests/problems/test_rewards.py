@@ -11,8 +11,8 @@ import pytest
 from refusals import assert_refused
 from scipy.stats import binom, chi2_contingency, chisquare, ks_2samp, norm
 
-from fedbandit_envs.contexts.distributions import Discrete, PointMass
 from fedbandit_envs.contexts.features import FeatureFunction, Identity, Table
+from fedbandit_envs.contexts.finite import Discrete, PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.contexts.rewards import (
     BernoulliRewards,

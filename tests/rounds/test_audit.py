@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
-from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination, PhasedServer
+from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
+from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_agents.phased.theorem import phases
 from fedbandit_envs.rounds.auditing import audit
 

@@ -436,6 +436,22 @@ class TestRefusals:
         assert_refused(lambda: rounds(blocks=[[0, 1], [2]], record=True).restore(state), "record=True")
         rounds(blocks=[[0, 1], [2]]).restore(state)
 
+    def test_resuming_with_another_policy_other_parameters_or_another_horizon(self):
+        started = fb.CommunicationRounds(make(), fb.make_policy("Fed-PECD"))
+        started.reset(seed=0)
+        started.advance()
+        state = started.snapshot()
+        for env, policy in (
+            (make(), fb.make_policy("Fed-PE")),
+            (make(), fb.make_policy("Fed-PECD", delta=0.2)),
+            (make(horizon=77), fb.make_policy("Fed-PECD")),
+        ):
+            if policy.observes == "context":
+                env = fb.make("fedbandit/Synthetic-v0", num_agents=3, max_cycles=60, observe="context")
+            other = fb.CommunicationRounds(env, policy)
+            assert_refused(lambda other=other: other.restore(state), "got one of another run")
+        fb.CommunicationRounds(make(), fb.make_policy("Fed-PECD", delta=0.1)).restore(state)  # its default
+
 
 def test_a_policy_may_choose_not_to_count_its_start():
     env = make(horizon=40, observe="context")

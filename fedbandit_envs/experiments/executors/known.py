@@ -9,10 +9,9 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fedbandit_envs.envs.ids import environment_ids
-from fedbandit_envs.envs.registration import register_environment, registered_environments
+from fedbandit_envs.envs.registration import registered_environments, replace_environment
 from fedbandit_envs.problems.regrets import REGRETS, Regret
-from fedbandit_envs.protocol.registry import policy_names, register_policy, registered_policies
+from fedbandit_envs.protocol.registry import registered_policies, replace_policy
 
 Packed = str | bytes  # an address "module:class", or a class with its code
 
@@ -73,12 +72,10 @@ def _packed(one: str | type[Any]) -> Packed:
 
 def know(known: Known) -> None:
     """In a worker: add what the process that started the run has added."""
-    for name, policy in known.policies.items():
-        if name not in policy_names():  # a script that is imported again registers its own
-            register_policy(name, _unpacked(policy))
+    for name, policy in known.policies.items():  # a worker of a cluster may know an older class by that name
+        replace_policy(name, _unpacked(policy))
     for id, problem in known.environments.items():
-        if id not in environment_ids():
-            register_environment(id, _unpacked(problem))
+        replace_environment(id, _unpacked(problem))
     REGRETS.clear()
     REGRETS.update(known.regrets)
 

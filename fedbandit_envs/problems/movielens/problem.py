@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.contexts.distributions import ContextDistribution, Discrete
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import Identity
+from fedbandit_envs.contexts.finite import Discrete
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
 from fedbandit_envs.problems.generator import ProblemShape

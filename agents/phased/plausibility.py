@@ -1,0 +1,125 @@
+"""Reports that can't be: bounds that every honest report keeps, as pure functions of arrays.
+
+The bounds allow for six standard deviations of noise, which a sub-Gaussian number exceeds with a probability below
+4e-8. They follow from what a problem guarantees in its `Constants`, and are off where it guarantees nothing.
+"""
+
+import numpy as np
+
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants
+
+_DEVIATIONS = 6.0  # so many standard deviations are allowed for
+#: Features longer than this multiple of L can't be. Where known contexts vary around what L is about, some exceed L.
+LONGEST_FEATURES = 3.0
+# The most by which the total traces of honest agents, who all pull equally often, differ beyond (L / ell)^2.
+_TRACE_SLACK = 2.0
+# A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
+_SAME_DIRECTION = 1e-9
+_ROUNDING = 1e-9  # of a matrix, as a share of its trace
+
+
+def largest_mean(constants: Constants) -> float | None:
+    """A bound on every mean reward: L S, and what hidden contexts add; None where theta has no guaranteed bound S.
+
+    Hidden contexts add six standard deviations by `context_proxy`. Where that is None they are allowed L S once more.
+
+    >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> largest_mean(Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.01))
+    1.6
+    """
+    if constants.theta_bound is None:
+        return None
+    shown = constants.L * constants.theta_bound
+    return shown + (shown if constants.context_proxy is None else _DEVIATIONS * float(np.sqrt(constants.context_proxy)))
+
+
+def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray:
+    """(largest mean + 6 sigma / sqrt(n)) / ell, the norms that estimates from n pulls can have; infinite: any norm.
+
+    Args:
+        constants: the public constants of the problem.
+        pulls: n, of any shape.
+        norms: ||psi||, of the same shape, for a server that knows them; they take the place of ell and L.
+
+    >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0)
+    >>> longest_estimates(constants, np.array([1, 36]))  # (1 + 6) / 0.5 and (1 + 1) / 0.5
+    array([14.,  4.])
+    """
+    largest = largest_mean(constants)
+    if largest is None or constants.theta_bound is None:
+        return np.full(pulls.shape, np.inf)
+    noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
+    if norms is None:
+        return np.asarray((largest + noise) / constants.ell)
+    return np.asarray((largest + (norms - constants.L) * constants.theta_bound + noise) / norms)
+
+
+def other_directions(theta: FloatArray, directions: FloatArray) -> BoolArray:
+    """Whether an estimate is not along the direction of the agent's first one, (n, K); the features don't change.
+
+    Args:
+        theta: the estimates, (n, K, d).
+        directions: the directions, (n, K, d), of any length.
+
+    >>> other_directions(np.array([[[-2.0, 0.0], [1.0, 1.0]]]), np.array([[[1.0, 0.0], [1.0, 0.0]]]))
+    array([[False,  True]])
+    """
+    products = np.square(np.einsum("nad,nad->na", theta, directions))
+    squares = np.einsum("nad,nad->na", theta, theta) * np.einsum("nad,nad->na", directions, directions)
+    return np.asarray(products < (1 - _SAME_DIRECTION) * squares)
+
+
+def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
+    """The rows of sums of psi psi^T (n, K, d, d) that can't be, and the reason.
+
+    Such sums are symmetric and have no negative eigenvalue, and pulls n give a trace of at most n L^2. All agents have
+    pulled equally often, so that the trace of one also tells about the others: no total trace is much more than
+    (L / ell)^2 times the median.
+
+    >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> impossible_grams(np.array([[[[3.0]]], [[[-1.0]]]]), Constants(**sizes, ell=1.0, L=1.0))
+    {1: 'sent a matrix with a negative eigenvalue in gram'}
+    """
+    traces = gram.trace(axis1=2, axis2=3)
+    small = _ROUNDING * np.abs(traces) + np.finfo(np.float64).tiny
+    skew = (np.abs(gram - gram.swapaxes(2, 3)) > small[..., None, None]).any(axis=(1, 2, 3))
+    found = {int(row): "sent a matrix that is not symmetric in gram" for row in np.flatnonzero(skew)}
+    lifted = gram + small[..., None, None] * np.eye(gram.shape[2])
+    for row in np.flatnonzero(~skew) if not _positive(lifted[~skew]) else ():
+        if not _positive(lifted[row]):
+            found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
+    totals = traces.sum(axis=1)
+    most = (LONGEST_FEATURES * constants.L) ** 2 * constants.horizon
+    if len(totals) > 2:
+        most = min(most, _TRACE_SLACK * (constants.L / constants.ell) ** 2 * float(np.median(totals)))
+    for row in np.flatnonzero(totals > most):
+        found.setdefault(int(row), f"sent matrices of trace {totals[row]:.3g} in gram, at most {most:.3g} can be")
+    return found
+
+
+def _positive(matrices: FloatArray) -> bool:
+    """Whether none of these symmetric matrices has a negative eigenvalue."""
+    try:
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def longest_moments(gram: FloatArray, constants: Constants) -> FloatArray:
+    """The norms that sums of psi y can have, (n, K), given sums of psi psi^T (n, K, d, d); infinite: any norm.
+
+    With t = tr G a sum of rewards gives at most t (largest mean) / ell, and its noise 6 sigma sqrt(t).
+
+    >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0)
+    >>> longest_moments(np.array([[[[4.0]]]]), constants)  # 4 * 1 / 0.5 + 6 * 2
+    array([[20.]])
+    """
+    largest = largest_mean(constants)
+    if largest is None:
+        return np.full(gram.shape[:2], np.inf)
+    traces = np.maximum(gram.trace(axis1=2, axis2=3), 0)
+    return np.asarray(traces * largest / constants.ell + _DEVIATIONS * constants.noise_std * np.sqrt(traces))

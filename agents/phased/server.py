@@ -1,0 +1,163 @@
+"""The server of phased elimination: the paper's Algorithm 2, and what its relatives share."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbandit_agents.phased.aggregation import lasting_bias, report_weights
+from fedbandit_agents.phased.design import allocate, g_optimal, uniform
+from fedbandit_agents.phased.estimation import unit_vectors
+from fedbandit_agents.phased.plausibility import longest_estimates, other_directions
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.policy import ServerSide
+
+if TYPE_CHECKING:
+    from fedbandit_agents.phased.elimination import PhasedElimination
+
+
+class PhasedServer(ServerSide):
+    """Algorithm 2. It knows an agent's direction e_{a,i} from the first estimate that the agent sends of the arm."""
+
+    def __init__(self, policy: "PhasedElimination", constants: Constants):
+        self.policy, self.constants = policy, constants
+        shape = (constants.num_agents, constants.num_arms)
+        self.phase = 0
+        self.directions: FloatArray = np.zeros((*shape, constants.dim))
+        self.known: BoolArray = np.zeros(shape, dtype=bool)
+        self.pulls: IntArray = np.full(shape, policy.first, dtype=np.int64)
+        self.acquainted = False  # whether all directions are known
+        self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
+        self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
+
+    def answer(self, up: Message) -> Message | None:
+        """An allocation for active sets, aggregated estimates for estimates."""
+        if up.kind == "active":
+            return self._allocation(up)
+        return self._estimates(up)
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Empty active sets, and estimates that are too long or have another direction than the first of the agent."""
+        found = super().refuses(up)
+        assert up.agents is not None
+        if up.kind == "active":
+            empty = up.agents[~up.present["arms"].any(axis=1)]
+            return found | dict.fromkeys(empty.tolist(), "sent an active set without arms")
+        rows, theta, present = self._rows(up.agents), up["theta"], up.present["theta"]
+        with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
+            turned = present & self.known[rows] & other_directions(theta, self.directions[rows])
+            norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
+        for row, arm in np.argwhere(turned):
+            found.setdefault(int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
+        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up))
+        for row, arm in np.argwhere(present & (norms > most)):
+            reason = (
+                f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
+            )
+            found.setdefault(int(up.agents[row]), reason)
+        return found
+
+    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray | None:
+        """||psi|| (n, K) of the agents of a report, for a server that knows them; None: this one does not."""
+        return None
+
+    def _rows(self, agents: IntArray | None) -> "IntArray | slice":
+        """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""
+        assert agents is not None
+        return slice(None) if len(agents) == len(self.known) else agents
+
+    def _allocation(self, up: Message) -> Message:
+        """Line 6: the design over the active sets, rounded up."""
+        self.phase += 1
+        active, rows = up.present["arms"], self._rows(up.agents)
+        pulls = self._designed(rows, active)
+        if len(pulls) < len(self.pulls):
+            self.pulls[:] = 0
+        self.pulls[rows] = pulls
+        return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
+
+    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
+        budget, directions = self.policy.budget(self.phase), self.directions[agents]
+        members = self._acquaintances(agents, active)
+        if self.policy.allocation == "uniform" or not self.known[agents][members].size:
+            return allocate(uniform(active), budget, directions)
+        wanted = active
+        if len(active) < len(self.known):
+            wanted = np.zeros(self.known.shape, dtype=bool)
+            wanted[agents] = active
+        if self.designed is None or np.count_nonzero(self.designed != wanted):
+            start = None if self.designed is None else self.pi[agents][members]
+            pi = g_optimal(
+                directions[members],
+                active[members],
+                gap=self.policy.gap,
+                start=start,
+                shared=self.shared,
+                compiled=self.policy.compiled,
+            ).pi
+            if len(pi) < len(active):
+                evenly = uniform(active)
+                evenly[members] = pi
+                pi = evenly
+            self.pi[agents] = pi
+            self.designed = wanted
+        return allocate(self.pi[agents], budget, directions)
+
+    def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
+        """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""
+        if self.acquainted:
+            return slice(None)
+        return np.flatnonzero((self.known[agents] | ~active).all(axis=1))
+
+    shared = False  # whether all arms share one theta
+
+    def _estimates(self, up: Message) -> Message:
+        """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
+        rows, present = self._rows(up.agents), up.present["theta"]
+        if not self.acquainted:
+            present = self._get_acquainted(rows, present, up)
+        weights = np.where(present, self.pulls[rows], 0.0)
+        theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
+        heard = self.heard(V)
+        return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
+
+    def _get_acquainted(self, rows: "IntArray | slice", present: BoolArray, up: Message) -> BoolArray:
+        """Learn new directions; returns which estimates can be used, because theirs are known."""
+        new = present & ~self.known[rows]
+        if new.any():
+            self.learn_directions(rows, new, up)
+            self.acquainted = bool(self.known.all())
+            self.designed = None
+        return present & self.known[rows]
+
+    def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
+        """Keep the directions of estimates that came for the first time."""
+        self.keep_directions(rows, new, unit_vectors(up["theta"]))
+
+    def keep_directions(self, rows: "IntArray | slice", new: BoolArray, directions: FloatArray) -> None:
+        """Know these directions (n, K, d) from now on where they are `new` (n, K)."""
+        self.directions[rows] = np.where(new[..., None], directions, self.directions[rows])
+        self.known[rows] |= new
+
+    def aggregated(
+        self, theta: FloatArray, directions: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """theta_a (K, d) and V_a (K, d, d), from the estimates as far as the server believes them."""
+        if self.policy.aggregation != "mean":
+            weights = weights * self._believed(theta, directions, weights)
+        found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
+        return found
+
+    def _believed(self, theta: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
+        """How far each estimate is believed, (n, K)."""
+        gram = np.einsum("na,nad,nae->nade", weights, directions, directions)
+        moments = weights[..., None] * theta
+        # The noise of an estimate is sigma / ||psi||, or sigma where the features stand in for directions.
+        least_scale = self.constants.noise_std / max(self.constants.L, 1.0)
+        bias = lasting_bias(self.constants)
+        return report_weights(gram, moments, self.policy.aggregation, least_scale, bias)
+
+    def heard(self, V: FloatArray) -> BoolArray:
+        """(K,) the arms of A^p: those with any exploration behind them, whose V is not 0."""
+        return np.asarray(V.trace(axis1=1, axis2=2) > 0)
