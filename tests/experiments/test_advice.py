@@ -50,10 +50,16 @@ def _advice(policy: str, gap: float, noise_std: float) -> str:
     return line
 
 
-def test_widths_for_other_noise_are_told_before_longer_runs() -> None:
+def test_widths_for_other_noise_are_named_before_longer_runs() -> None:
     line = _advice("Fed-PE", gap=0.1, noise_std=0.108)
     assert line.endswith("Its widths assume sigma = 1, the noise here is 0.108: try sigma=0.108.")
     assert "max_cycles" not in line
+
+
+@pytest.mark.parametrize("policy", ["Fed-PE", "KK-UCB"])
+def test_bounds_for_less_noise_than_there_is_are_named_for_every_policy(policy: str) -> None:
+    line = _advice(policy, gap=0.1, noise_std=2.0)
+    assert line.endswith("sigma = 1, the noise here is 2, so its bounds need not hold: try sigma=2.")
 
 
 def test_widths_for_the_right_noise_are_left_alone() -> None:
