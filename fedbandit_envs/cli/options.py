@@ -135,10 +135,15 @@ def policy_of(text: str) -> "PolicySpec":
     from fedbandit_envs.experiments.experiment import PolicySpec
 
     name, *rest = shlex.split(text) or [""]
-    if ":" in name and "" not in sys.path:
-        sys.path.insert(0, "")  # a module of the current folder, as `python -m` finds it
+    find_own_modules(name)
     parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
+
+
+def find_own_modules(name: str) -> None:
+    """Let `module:Class` be found if the module is in the current folder, as `python -m` finds it."""
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def pair_of(text: str) -> tuple[str, Any]:
@@ -172,11 +177,3 @@ def value_of(text: str) -> Any:
     # Text with line breaks can be several settings of TOML; then it is no value but just text.
     plain = len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list))
     return table["value"] if plain else text
-
-
-def step_of(text: str) -> int:
-    """A step of the horizon, as --at takes it."""
-    value = value_of(text)
-    if not isinstance(value, int):
-        raise ValueError(f"--at: expected steps as whole numbers, got {text!r}")
-    return value

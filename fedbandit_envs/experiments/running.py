@@ -11,6 +11,7 @@ from fedbandit_envs.experiments.executors.local import Executor, Serial, make_ex
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import FailedTrials, report
 from fedbandit_envs.experiments.folder import RunFolder
+from fedbandit_envs.experiments.places import check_place
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.validation import whole_number
 
@@ -44,6 +45,7 @@ def run(
 
     Raises:
         FailedTrials: when trials failed; the others have finished and are kept.
+        FolderError: `out` holds another experiment, or a sweep; nothing has been computed then.
 
     >>> from fedbandit_envs import Experiment
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform", "Oracle"], {"max_cycles": 32}, trials=3)
@@ -53,6 +55,8 @@ def run(
     >>> bool(result.final("Oracle").mean() < result.final("Uniform").mean())
     True
     """
+    if out is not None:
+        check_place(out)
     return run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks)[""]
 
 

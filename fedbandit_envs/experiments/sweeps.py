@@ -7,10 +7,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.experiments.description import EXPERIMENT_FILE
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import FolderError
+from fedbandit_envs.experiments.places import check_place, sweep_folders
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.text import Columns, stacked
@@ -45,6 +45,7 @@ def sweep(
 
     Raises:
         ValueError: some parameter or value is none of this experiment; nothing has been computed then.
+        FolderError: `out` holds a run, or a sweep over other parameters; nothing has been computed then.
 
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD"], {"max_cycles": 32}, trials=1)
     >>> results = sweep(experiment, {"num_agents": [2, 4], "Fed-PECD.delta": [0.05, 0.1]}, executor="serial")
@@ -52,6 +53,8 @@ def sweep(
     [(2, 0.05), (2, 0.1), (4, 0.05), (4, 0.1)]
     """
     experiments = grid(experiment, over)
+    if out is not None:
+        check_place(out, tuple(over))
     results = run_all(
         {point_name(tuple(over), point): one for point, one in experiments.items()}, out, executor, force=force
     )
@@ -139,8 +142,8 @@ def load_sweep(folder: str | Path) -> tuple[tuple[str, ...], dict[Point, Result]
     >>> parameters, list(results)
     (('num_agents', 'dropout'), [(2, 0.1), (4, 0.1)])
     """
-    folders = sorted(path.parent for path in Path(folder).glob(f"*=*/{EXPERIMENT_FILE}"))
-    swept = {tuple(part.partition("=")[0] for part in path.name.split(",")) for path in folders}
+    folders = sweep_folders(Path(folder))
+    swept = set(folders.values())
     if len(swept) != 1:
         nothing = "neither" if Path(folder).exists() else "no such folder"
         got = f"sweeps over {'; '.join(sorted(', '.join(names) for names in swept))}" if swept else nothing
