@@ -158,3 +158,39 @@ def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False) -> Played:
                     missing[j], missing_b[j] = np.zeros((d, d)), np.zeros(d)
                     played.downloads.append((t + 1, j))
     return played
+
+
+def private_fed_lin_ucb(problem, noise, *, every, shift, scale, alpha, bound) -> Played:
+    """Private-FedLinUCB: each agent's share of a release is a sum over dyadic blocks of batches, each noisy once."""
+    T, M, _, d = problem.shape
+    batches = [[] for _ in range(M)]  # pairs of a Gram matrix and moments, one for each release
+    new = [[np.zeros((d, d)), np.zeros(d)] for _ in range(M)]
+    W, U = np.zeros((d, d)), np.zeros(d)
+    played = Played(np.zeros((T, M), dtype=int))
+    for t in range(T):
+        growth = d * math.log(1 + t * M / (d * shift))
+        width = math.sqrt(shift) * bound + scale * math.sqrt(growth + math.log(1 / alpha))
+        for i in range(M):
+            V = shift * np.eye(d) + W + new[i][0]
+            arm = best_arm(problem.psi[t, i], V, U + new[i][1], width)
+            played.arms[t, i] = arm
+            x = problem.psi[t, i, arm]
+            new[i] = [new[i][0] + np.outer(x, x), new[i][1] + x * problem.rewards[t, i, arm]]
+        if (t + 1) % every:
+            continue
+        W, U = np.zeros((d, d)), np.zeros(d)
+        for i in range(M):
+            batches[i].append(new[i])
+            new[i] = [np.zeros((d, d)), np.zeros(d)]
+            end = 0
+            for size in dyadic_sizes(len(batches[i])):
+                end += size  # the node of release `end` holds the batches end - size + 1, ..., end
+                W = W + sum(gram for gram, _ in batches[i][end - size : end]) + noise[0][end - 1, i]
+                U = U + sum(moments for _, moments in batches[i][end - size : end]) + noise[1][end - 1, i]
+        played.uploads += [(t + 1, i) for i in range(M)]
+    return played
+
+
+def dyadic_sizes(number: int) -> list[int]:
+    """The powers of 2 that add up to a number, the largest first."""
+    return [1 << bit for bit in reversed(range(number.bit_length())) if number >> bit & 1]
