@@ -278,6 +278,22 @@ def test_agents_that_never_speak_decide_alone_bit_for_bit():
     assert everybody_mute.uploads == []
 
 
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_rows_have_the_same_bits_however_agents_are_split(blocks):
+    rng = np.random.default_rng(4)
+    ridge, rows = start(9, blocks, 5, 1.0), np.array([7, 2])
+    own = start(2, blocks, 5, 1.0)
+    for _ in range(30):
+        block, x, y = rng.integers(blocks, size=9), rng.normal(size=(9, 5)), rng.normal(size=9)
+        learn(ridge, block, x, np.ones(9), y)
+        learn(own, block[rows], x[rows], np.ones(2), y[rows])
+    psi = rng.normal(size=(9, 7, 5))
+    for some, every in zip(own, ridge, strict=True):
+        np.testing.assert_array_equal(some, every[rows])
+    for some, every in zip(predictions(own, psi[rows]), predictions(ridge, psi), strict=True):
+        np.testing.assert_array_equal(some, every[rows])
+
+
 def test_contexts_that_are_known_make_hidden_and_revealed_the_same():
     problem, _ = random_problem(1, spread=0.0)
     settings = {**LINEAR, "threshold": 5.0}

@@ -184,6 +184,18 @@ def test_psi_is_the_expected_weather_under_what_is_shown():
         np.testing.assert_allclose(block.psi[5], expected, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    "climate", [Climate(), Climate(members=2, dispersion=2.0), Climate(persistence=0.0, skill=1.0)]
+)
+def test_no_expected_weather_is_longer_than_the_climate_says(climate):
+    source = stream(climate, num_agents=20)
+    norms = np.concatenate([np.linalg.norm(source.block(number).psi, axis=2).ravel() for number in range(10)])
+    bound = climate.longest(norms.size)
+    assert 0.5 * bound < norms.max() < bound
+    # At x = 0 the square is the mean of the squared norms. 2,560 days that are correlated tell it to a few per cent.
+    assert (norms**2).mean() == pytest.approx(climate.longest(1, chance=1.0) ** 2, rel=0.2)
+
+
 def test_seeds_make_different_weather():
     assert not np.array_equal(stream(Climate(), seed=0).block(0).weather, stream(Climate(), seed=1).block(0).weather)
 
