@@ -17,6 +17,13 @@ def test_a_residual_by_hand():
     assert std[0, 0] == pytest.approx(np.sqrt(4 / 9))
 
 
+def test_a_residual_with_other_noise_by_hand():
+    # The noise has the variance 4 now: 4 * 2 / (4 + 2 * 4), and 4 * 4 / (4 + 2 * 4).
+    estimate, std = residuals(np.array([[2]]), np.array([[2.0]]), np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), 4.0, 2.0)
+    assert estimate[0, 0] == pytest.approx(2 / 3)
+    assert std[0, 0] == pytest.approx(np.sqrt(4 / 3))
+
+
 def test_contexts_that_are_known_have_no_residual():
     estimate, std = residuals(np.ones((1, 2)), np.ones((1, 2)), np.zeros((1, 2, 3)), np.zeros((1, 1, 3)), 0.0, 1.0)
     assert (estimate == 0).all()

@@ -89,6 +89,12 @@ def test_with_an_honest_ensemble_the_weather_is_one_of_the_members_the_same_at_a
     np.testing.assert_array_equal(is_it, is_it[:, :1].repeat(3, axis=1))
 
 
+def test_each_member_comes_true_equally_often_whatever_its_place():
+    weather, _, members = drawn(Climate(members=5), 2048, num_agents=1)
+    place = (members == weather[:, :, None]).all(axis=3)[:, 0].argmax(axis=1)
+    assert chisquare(np.bincount(place, minlength=5)).pvalue > FALSE_ALARM
+
+
 @pytest.mark.parametrize("members", [None, 4])
 def test_the_weather_is_stationary_with_the_stated_covariances(members):
     """Means over 4,000 independent runs of 2 sites; the standard errors are below 0.023, and 5 of them are allowed."""
