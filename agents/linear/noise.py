@@ -2,7 +2,7 @@
 
 The noise that a budget really takes is `fedbandit_agents.privacy.noise_std`. The formulas here are for comparison with
 the systems as cited: the one of FedUCB is far too large, and the one of Private-FedLinUCB's code is too small where
-delta is small.
+delta is small or epsilon is large.
 """
 
 import math
@@ -62,8 +62,8 @@ class FedUCBNoise:
 def zhou_chowdhury_std(budget: Budget, releases: int, feature_bound: float) -> float:
     """The noise of a node in the code of Zhou and Chowdhury (2024): L sqrt(N (ln(1 / delta) + epsilon)) / epsilon.
 
-    N is `tree_levels(releases)`. At small delta this is less than the budget takes, by up to a factor of about 3 where
-    L = Y = 1.
+    N is `tree_levels(releases)`. Where delta is small or epsilon is large this is less than the budget takes, by up to
+    a factor of about 3 where L = Y = 1.
 
     >>> round(zhou_chowdhury_std(Budget(1.0, 0.1), releases=80, feature_bound=1.0), 3)  # sqrt(7 (ln 10 + 1))
     4.808
