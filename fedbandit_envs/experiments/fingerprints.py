@@ -84,7 +84,7 @@ class Fingerprint:
         self._digest = hashlib.sha256()
         self._seen: dict[int, int] = {}  # the order in which objects were met, by their ids
         self.modules: set[str] = set()  #: the author's own modules that were met, and whose text decides too
-        self.unknown: list[str] = []  #: the types of objects whose content could not be told
+        self.unknown: list[str] = []  #: the types of objects whose content could not be read
 
     def hexdigest(self) -> str:
         """The hash of all that was added."""
