@@ -420,7 +420,7 @@ def test_wrong_grammar_gives_exit_code_2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", *QUICK, "--policy", "Uniform", "--trails", "3"], "got --trails 3; did you mean '--trials'"),
+        (["run", *QUICK, "--policy", "Uniform", "--trails", "3"], "got --trails; did you mean '--trials'"),
         (["plot", "folder", "--fgure=regret"], "got --fgure=regret; did you mean '--figure'"),
         (["report", "one", "two"], "fedbandit report: error: expected the arguments of its --help, got two\n"),
     ],
