@@ -147,8 +147,8 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, Any], dict[str, str]
     """The tree and the provenance of a content."""
     try:
         members = _members(content)
-        told = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
-        provenance = {str(name): str(value) for name, value in dict(told).items()}
+        found = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
+        provenance = {str(name): str(value) for name, value in dict(found).items()}
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
         if not isinstance(tree, dict) or members:
             raise ValueError(f"its arrays are not those of its tree: {', '.join(members)}")

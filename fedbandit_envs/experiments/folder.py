@@ -170,8 +170,8 @@ class RunFolder:
         if there.experiment.problem() == resolved.problem():
             return there
         if not self._force:
-            told = differences(there.experiment.problem(), resolved.problem())
-            raise refusal(file, f"another experiment ({told})")
+            changed = differences(there.experiment.problem(), resolved.problem())
+            raise refusal(file, f"another experiment ({changed})")
         for run in (self.path / RUNS / name for names in there.runs.values() for name in names.values()):
             for trial in run.glob("trial_*.npz"):
                 trial.unlink()

@@ -17,6 +17,11 @@ class ExperimentError(ValueError):
 def read_table(path: str | Path) -> Mapping[str, Any]:
     """The table of settings in a .toml or .json file."""
     path = Path(path)
+    if path.suffix == ".py":
+        raise ExperimentError(
+            f"{path}: expected an experiment as .toml or .json, got a program; start it with `python {path}`, or use a "
+            f"policy of it with --policy {path.stem}:NAME_OF_ITS_CLASS"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
