@@ -217,7 +217,7 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
         if note:
             made.set_title(note)
             if narrow:
-                made.get_title().set_size(_TINY)
+                made.get_title().set_fontsize(_TINY)
     made.set_alignment("left")
     for label, text, handle in zip(series, made.get_texts(), made.legend_handles, strict=True):
         text.set_parse_math(False)
