@@ -81,12 +81,12 @@ class UniformAgents(AgentSide):
         self.view = view
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """A plan of about a hundredth of the horizon, in which each arm is played equally often."""
+        """A plan of about a hundredth of the horizon with each arm equally often; one step where contexts change."""
         n, num_arms = len(self.view.agents), self.view.constants.num_arms
         each = max(1, self.view.constants.horizon // (100 * num_arms))
-        if self.view.valid is None or self.view.valid >= each * num_arms:
+        if self.view.valid is None:
             return Plan.explore_each(each, n, num_arms)
-        arm = np.full(n, self.turns % num_arms)  # contexts change before all arms could be played: one after the other
+        arm = np.full(n, self.turns % num_arms)  # contexts change, which would cut longer plans unevenly
         self.turns += 1
         return Plan.play(arm, num_arms)
 

@@ -111,10 +111,13 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         """The view of step `step`, where contexts change, given any other view of the same agents."""
         segments = self.episode.segments
         assert segments is not None
-        segment = segments.at(segments.place(step))
+        number = segments.place(step)
+        segment = segments.at(number)
         distribution, psi = segment.observed(self.observe)
         truth = None if view.truth is None else segment.compared_means
-        return replace(view, distribution=distribution, psi=psi, truth=truth, valid=segments.valid(step))
+        return replace(
+            view, distribution=distribution, psi=psi, truth=truth, valid=segments.valid(number * segments.length)
+        )
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

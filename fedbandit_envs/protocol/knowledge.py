@@ -84,7 +84,7 @@ class View:
     psi: FloatArray  #: (n, K, d) expected features
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
     truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
-    valid: int | None = None  #: the number of steps for which mu and psi hold; None: to the horizon
+    valid: int | None = None  #: for how many steps mu and psi hold, from the first on; None: to the horizon
 
     __repr__ = short_repr
 

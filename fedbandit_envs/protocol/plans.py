@@ -265,9 +265,15 @@ class Feedback:
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of the agents with these positions."""
-        whole: tuple[NDArray[Any], ...] = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
         features = None if self.features is None else read_only(self.features[index])
-        return Feedback(*[read_only(array[index]) for array in whole], features=features)
+        return Feedback(
+            read_only(self.explored[index]),
+            read_only(self.explored_sums[index]),
+            read_only(self.arm[index]),
+            read_only(self.played[index]),
+            read_only(self.played_sums[index]),
+            features,
+        )
 
     def pulls(self) -> IntArray:
         """All pulls (n, K), of exploration and of exploitation."""
