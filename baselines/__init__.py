@@ -3,7 +3,7 @@
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
-from fedbandit_baselines.ucb import KKUCB, LocalUCB
+from fedbandit_baselines.ucb import KKUCB, KKUCBObserved, LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ExactThompson",
     "FedPE",
     "FederatedThompson",
+    "KKUCBObserved",
     "LocalThompson",
     "LocalUCB",
     "Oracle",

@@ -66,6 +66,7 @@ from .protocol.policy import ServerSide as ServerSide
 from .protocol.registry import make_policy as make_policy
 from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
+from .protocol.steps import Outcome as Outcome
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
 from .reports import tracking as tracking

@@ -32,6 +32,8 @@ class Stream(IntEnum):
     SHORT_PLANS = 7  #: the rewards of plans of one step
     SERVER = 8  #: the random numbers of a policy's server
     ATTACKERS = 9  #: who reports falsely
+    SEGMENTS = 10  #: what is shown of contexts that change
+    SEGMENT_CONTEXTS = 11  #: what is hidden about contexts that change
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

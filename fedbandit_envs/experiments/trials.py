@@ -98,7 +98,12 @@ def missing_names(run: Record) -> list[str]:
 
 
 def wrong_share(history: History) -> FloatArray:
-    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best."""
+    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best.
+
+    It is NaN where contexts change.
+    """
+    if history.summed:  # contexts change, so no arm stays the best
+        return np.full(len(history.steps), np.nan)
     lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
     gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
     return (gaps[..., 0] > 0).mean(axis=1)

@@ -174,11 +174,15 @@ class BanditInstance:
 
     def reward_law(self) -> RewardLaw:
         """The law of the rewards, from which an episode draws."""
-        if self.rewards == "bernoulli":
-            return BernoulliRewards(self.means.clip(0, 1))  # the check of the means allows for rounding
-        if self.context == "fixed":
-            return GaussianRewards(self.means, self.noise_std)
+        if self.rewards == "bernoulli" or self.context == "fixed":
+            return self.law_of(self.means)
         return self.distribution.reward_law(self.feature_map, self.theta, self.noise_std)
+
+    def law_of(self, means: FloatArray) -> RewardLaw:
+        """The law of rewards with these mean rewards (n, K)."""
+        if self.rewards == "bernoulli":
+            return BernoulliRewards(means.clip(0, 1))  # the check of the means allows for rounding
+        return GaussianRewards(means, self.noise_std)
 
     def gaps(self, kind: str = "regret") -> FloatArray:
         """What one pull of each arm adds to the regret, (M, K).

@@ -33,6 +33,8 @@ class Regret:
     gaps: "Callable[[BanditInstance], FloatArray]"  #: takes an instance, returns its gaps (M, K)
     axis_label: str  #: what stands at the axis of a figure
     help: str  #: what the kind compares with, for the help of commands
+    #: whether each row of the gaps depends on its agent alone; only such kinds are recorded where contexts change
+    by_agent: bool = False
 
 
 def _for_the_true_context(instance: "BanditInstance") -> "FloatArray":
@@ -54,13 +56,14 @@ def _from_the_best_under_mu(instance: "BanditInstance", means: "FloatArray") -> 
 
 #: All kinds of regret by name, in the order in which results list them.
 REGRETS: dict[str, Regret] = {
-    "regret": Regret(_for_the_true_context, "regret per agent", "against the best arm for the true context"),
+    "regret": Regret(_for_the_true_context, "regret per agent", "against the best arm for the true context", True),
     "distribution_regret": Regret(
-        _under_mu, "regret per agent under $\\mu_i$", "against the best arm under mu_i by its means under mu_i"
+        _under_mu, "regret per agent under $\\mu_i$", "against the best arm under mu_i by its means under mu_i", True
     ),
     "paper_regret": Regret(
         _of_the_paper,
         "regret per agent (Eq. 2)",
         "against the best arm under mu_i by the true means, the paper's Eq. 2: can be negative",
+        True,
     ),
 }

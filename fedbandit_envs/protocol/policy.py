@@ -77,6 +77,18 @@ class AgentSide(Side, ABC):
     def report(self, feedback: Feedback) -> Message | None:
         """What to tell the server about the last plan; agents with nothing to say are left out."""
 
+    def observe(self, view: View) -> None:
+        """What is shown from now on, where contexts change within an episode.
+
+        The constructor is given the first view; this is called at each change, before the next plan, and once after
+        `restore`, so calling it twice with one view must do no harm. Only mu, psi and `valid` differ from the view
+        before. The default refuses: a class without an `observe` of its own plays problems that never change.
+        """
+        raise ProtocolError(
+            f"{type(self).__name__}.observe: expected a class that says what it does when contexts change, got none; "
+            "define observe(view)"
+        )
+
 
 def overflowing(up: Message) -> dict[int, str]:
     """The agents with numbers that are not finite, or beyond `LARGEST_NUMBER`, and the reason; see `refuses`.
@@ -144,7 +156,7 @@ class Policy(ABC):
     ...     def choose(self):
     ...         return np.zeros(len(self.view.agents), dtype=np.int64)
     ...
-    ...     def learn(self, arm, pulls, rewards):
+    ...     def learn(self, outcome):
     ...         pass
     >>> @dataclass(frozen=True)
     ... class FirstArm(fb.Policy):
@@ -156,7 +168,8 @@ class Policy(ABC):
            [10,  0,  0]])
     """
 
-    #: what the agents must be shown: "distribution", "context" (the exact setting), or "truth" for the Oracle alone
+    #: what the agents must be shown: "distribution", "context" (the exact setting), "delayed" (the distribution, and
+    #: the context after each pull), or "truth" for the Oracle alone
     observes: ClassVar[str] = "distribution"
 
     @abstractmethod

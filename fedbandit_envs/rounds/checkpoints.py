@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.arrays import IntArray, read_only
+from fedbandit_envs.arrays import FloatArray, IntArray, read_only
+from fedbandit_envs.problems.segments import Segment, summed_regrets
 from fedbandit_envs.protocol.plans import Feedback, places
 from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.rounds.history import checkpoint_times
@@ -19,14 +20,22 @@ class Checkpoints:
         self._times = checkpoint_times(horizon)
         self._next = 0  # the place of the next time in the grid
         self._taken: list[tuple[int, IntArray, IntArray]] = []
+        self.regret: FloatArray = np.zeros((len(summed_regrets()), num_agents))  # (kinds, n) so far, if contexts change
+        self._regrets: list[FloatArray] = []
 
-    def add(self, feedback: Feedback) -> None:
-        """Count what was pulled."""
-        self.pulls += feedback.pulls()
+    def add(self, feedback: Feedback, segment: Segment | None = None) -> None:
+        """Count what was pulled, in `segment` if contexts change."""
+        pulls = feedback.pulls()
+        self.pulls += pulls
+        if segment is not None:
+            self.regret += segment.regret(pulls)
 
-    def add_arms(self, arms: IntArray) -> None:
-        """Count one pull of each of `arms` (steps, n)."""
+    def add_arms(self, arms: IntArray, costs: FloatArray | None = None) -> None:
+        """Count one pull of each of `arms` (steps, n), each with its `costs` (steps, kinds, n) if contexts change."""
         shape = self.pulls.shape
+        if costs is not None and len(costs):
+            # A running sum adds step after step, as turns do; a plain sum may add in another order.
+            self.regret = np.cumsum(np.concatenate([self.regret[None], costs]), axis=0)[-1]
         self.pulls += np.bincount(places(arms, shape[1]).ravel(), minlength=self.pulls.size).reshape(shape)
 
     @property
@@ -37,6 +46,7 @@ class Checkpoints:
     def take(self, step: int, active: IntArray) -> None:
         """Write down the pulls, and the arms that each agent still considers (n,)."""
         self._taken.append((step, self.pulls.copy(), active))
+        self._regrets.append(self.regret.copy())
         self._next = bisect_right(self._times, step)
 
     def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -57,7 +67,12 @@ class Checkpoints:
     def snapshot(self) -> dict[str, Any]:
         """The state as plain arrays."""
         steps, pulls, active = self.arrays()
-        return {"now": self.pulls.copy(), "steps": steps, "pulls": pulls, "active": active}
+        state = {"now": self.pulls.copy(), "steps": steps, "pulls": pulls, "active": active}
+        return state | {"regret_now": self.regret.copy(), "regret": self.regrets()}
+
+    def regrets(self) -> FloatArray:
+        """(C, kinds, n) the regret at each checkpoint, where contexts change."""
+        return np.array(self._regrets).reshape(len(self._regrets), *self.regret.shape)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state; the other side of `snapshot`."""
@@ -66,6 +81,7 @@ class Checkpoints:
             (int(step), pulls, active)
             for step, pulls, active in zip(state["steps"], state["pulls"], state["active"], strict=True)
         ]
+        self.regret, self._regrets = state["regret_now"].copy(), list(state["regret"])
         if self._taken:
             self._next = bisect_right(self._times, self._taken[-1][0])
 

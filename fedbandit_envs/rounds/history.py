@@ -1,7 +1,7 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -65,12 +65,15 @@ class History:
     steps: IntArray  #: (C,) the steps taken at each checkpoint
     pulls: IntArray  #: (C, M, K) the pulls of each arm up to each checkpoint
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
-    gaps: Mapping[str, FloatArray]  #: (M, K) what one pull of each arm costs, for each kind of regret
+    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change
+    gaps: Mapping[str, FloatArray]
     ledger: Ledger  #: rounds, messages, scalars and bytes
     faults: tuple[Fault, ...] = ()  #: the reports that were lost
     exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
     instance: BanditInstance | None = None  #: the truth; None without record=True
     view: View | None = None  #: what the agents were shown; None without record=True
+    #: (C, M) the regret at each checkpoint by kind, where contexts change; empty elsewhere: pulls and gaps tell it
+    summed: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         size = f"{self.constants.num_agents} agents, {self.steps[-1]} steps"
@@ -84,6 +87,13 @@ class History:
             kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret".
         """
         one_of("kind", kind, REGRETS)
+        if self.summed:
+            if kind not in self.summed:
+                raise ValueError(
+                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change, got "
+                    f"{kind!r}"
+                )
+            return self.summed[kind]
         return np.einsum("cmk,mk->cm", self.pulls, self.gaps[kind])
 
     def mean_regret(self, kind: str = "regret") -> FloatArray:
@@ -115,6 +125,7 @@ class History:
             steps=self.steps[begin + 1 :] - step,
             pulls=self.pulls[begin + 1 :] - self.pulls[begin],
             active=self.active[begin + 1 :],
+            summed={kind: regret[begin + 1 :] - regret[begin] for kind, regret in self.summed.items()},
         )
 
 
