@@ -26,8 +26,8 @@ class Result:
 
     Policies are named by their labels. Arrays have a row for each trial.
 
-    Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of `distribution_regret` and
-    `paper_regret`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
+    Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of the other kinds in
+    `REGRETS`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
     played an arm that is not their best), and what has crossed: `scalars`, `scalars_up`, `messages_down`, ...
 
     >>> from fedbandit_envs import Experiment, run

@@ -8,14 +8,13 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import mixed_gaps, mixed_share
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Fault
 from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.validation import one_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +80,16 @@ class History:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
 
         Args:
-            kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret".
+            kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret", or
+                "mixed_regret:SHARE" with any share from 0 to 1.
         """
-        one_of("kind", kind, REGRETS)
-        return np.einsum("cmk,mk->cm", self.pulls, self.gaps[kind])
+        return np.einsum("cmk,mk->cm", self.pulls, self._gaps_of(kind))
+
+    def _gaps_of(self, kind: str) -> FloatArray:
+        """(M, K) what one pull of each arm costs."""
+        if kind in self.gaps:
+            return self.gaps[kind]
+        return mixed_gaps(self.gaps["regret"], self.gaps["group_regret"], mixed_share(kind))
 
     def mean_regret(self, kind: str = "regret") -> FloatArray:
         """(C,) the regret at each checkpoint, averaged over the agents."""
