@@ -67,6 +67,7 @@ class AgentSide(Side, ABC):
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
+    admitted: BoolArray | None = None  #: (n,) the agents that take part so far; None: all do from the start
     uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
