@@ -1,5 +1,6 @@
 """Baselines: Fed-PE and its variants, step-by-step and multi-armed policies, and the two ends of the scale."""
 
+from fedbandit_baselines.best_arm import MultiRound
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
@@ -23,6 +24,7 @@ __all__ = [
     "FederatedThompson",
     "LocalThompson",
     "LocalUCB",
+    "MultiRound",
     "Oracle",
     "PooledUCB",
     "SharedThetaFedPE",

@@ -149,7 +149,7 @@ class PFUCBServer(ServerSide):
         if up.kind == "sets":
             self.sets[up.agents] = up.present["arms"]
             arms = np.arange(self.sets.shape[1])
-            return Message("group", {"arms": arms}, None, {"arms": self.sets.any(axis=0)})
+            return Message("group", {"arms": arms}, None, {"arms": np.asarray(self.sets.any(axis=0))})
         known = up.present["means"]
         heard = known.sum(axis=0)
         averages = np.where(known, up["means"], 0.0).sum(axis=0) / np.maximum(heard, 1)

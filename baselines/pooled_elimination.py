@@ -63,14 +63,15 @@ class PooledAgents(AgentSide):
         shape = view.psi.shape[:2]
         self.phase = 1
         self.left: BoolArray = np.ones(shape[1], dtype=bool)  # (K,) the arms that are left, the same for all agents
-        self.active = np.ones(shape, dtype=bool)
+        self.active: BoolArray = np.ones(shape, dtype=bool)
         self.best: IntArray = view.agents % shape[1]  # (n,) what is played by those who do not explore
+        self.recommended: IntArray = np.full(shape[0], -1)
         self.counts: IntArray = np.zeros(shape, dtype=np.int64)
         self.sums: FloatArray = np.zeros(shape)
-        self._admit()
+        self.admitted: BoolArray = self._who_is_admitted()
 
-    def _admit(self) -> None:
-        self.admitted = self.view.agents < self.policy.num_admitted(self.phase, self.view.constants)
+    def _who_is_admitted(self) -> BoolArray:
+        return self.view.agents < self.policy.num_admitted(self.phase, self.view.constants)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """A phase of exploration; the best arm to the end once it is the only one left."""
@@ -79,10 +80,12 @@ class PooledAgents(AgentSide):
             self.left = down.present["arms"].copy()
             self.active[:] = self.left
             self.best = np.full(len(self.best), int(down["best"][0]))
-            self._admit()
+            self.recommended = self.best.copy()
+            self.admitted = self._who_is_admitted()
         num_arms, left = len(self.left), int(self.left.sum())
         if left == 1:
             self.best = np.full(len(self.best), int(self.left.argmax()))
+            self.recommended = self.best.copy()
             return Plan.play(self.best, num_arms, remaining)
         pulls = min(self.policy.pulls(self.phase, self.view.constants), remaining)  # more would be cut off
         explore = np.where(self.admitted[:, None] & self.left, pulls, 0)

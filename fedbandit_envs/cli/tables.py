@@ -24,8 +24,16 @@ _SUMMARY_COLUMNS = (
 
 def show_summary(columns: Columns, first: Sequence[str] = ()) -> None:
     """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
-    show(selected(columns, (*first, *_SUMMARY_COLUMNS)))
-    show_note("summary", _SUMMARY_COLUMNS, max(columns["trials"]))
+    shown = [*_SUMMARY_COLUMNS, *_told_columns(columns)]
+    show(selected(columns, (*first, *shown)))
+    show_note("summary", shown, max(columns["trials"]))
+
+
+def _told_columns(columns: Columns) -> list[str]:
+    """The columns that say something about some policies only: agents that wait, and arms that are recommended."""
+    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
+    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
+    return ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
 
 
 def show_note(what: str, shown: Collection[str], num_trials: int) -> None:

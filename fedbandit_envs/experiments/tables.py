@@ -8,13 +8,13 @@ import numpy as np
 
 from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.trials import STATES
 from fedbandit_envs.rounds.ledger import COUNTS
 
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.results import Result
 
 LEDGER = (*COUNTS, "rounds")
-STATES = ("active_arms", "settled_share", "wrong_share")  # curves that say how the agents stand, and start anywhere
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
 Times = Sequence[int] | None
 

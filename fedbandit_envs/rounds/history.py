@@ -64,6 +64,8 @@ class History:
     steps: IntArray  #: (C,) the steps taken at each checkpoint
     pulls: IntArray  #: (C, M, K) the pulls of each arm up to each checkpoint
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
+    admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
+    recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
     gaps: Mapping[str, FloatArray]  #: (M, K) what one pull of each arm costs, for each kind of regret
     ledger: Ledger  #: rounds, messages, scalars and bytes
     faults: tuple[Fault, ...] = ()  #: the reports that were lost
@@ -90,6 +92,15 @@ class History:
         if kind in self.gaps:
             return self.gaps[kind]
         return mixed_gaps(self.gaps["regret"], self.gaps["group_regret"], mixed_share(kind))
+
+    def simple_regret(self, kind: str = "regret") -> FloatArray:
+        """(C, M) what one pull of the recommended arm costs each agent; NaN where nothing is recommended.
+
+        Args:
+            kind: which regret, as `regret` takes it.
+        """
+        rows = np.arange(self.recommended.shape[1])
+        return np.where(self.recommended < 0, np.nan, self._gaps_of(kind)[rows, self.recommended])
 
     def mean_regret(self, kind: str = "regret") -> FloatArray:
         """(C,) the regret at each checkpoint, averaged over the agents."""
@@ -120,6 +131,8 @@ class History:
             steps=self.steps[begin + 1 :] - step,
             pulls=self.pulls[begin + 1 :] - self.pulls[begin],
             active=self.active[begin + 1 :],
+            admitted=self.admitted[begin + 1 :],
+            recommended=self.recommended[begin + 1 :],
         )
 
 

@@ -18,7 +18,8 @@ M, K, D = 5, 4, 3
 PROBLEM = fb.Synthetic(num_agents=M, num_arms=K, dim=D, context_std=0.1)
 PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE")
 SILENT = ("Local-Thompson", "Local-UCB", "UCB1", "KK-UCB", "Oracle", "Uniform")
-NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB")  # deal out arms, or admit agents, by number: other numbers, another run
+# These deal out arms, or admit agents, by number: other numbers, another run.
+NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round")
 
 STEP_BY_STEP = ("Local-UCB", "UCB1", "Pooled-UCB", "KK-UCB", "DisLinUCB")
 
