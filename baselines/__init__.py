@@ -1,23 +1,33 @@
-"""Baselines: Fed-PE and its variants, step-by-step policies, and the two ends of the scale."""
+"""Baselines: Fed-PE and its variants, step-by-step and multi-armed policies, and the two ends of the scale."""
 
+from fedbandit_baselines.best_arm import MultiRound
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
+from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
+from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
+from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
 from fedbandit_baselines.ucb import KKUCB, KKUCBObserved, LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [
     "KKUCB",
+    "PFUCB",
+    "UCB1",
     "Collaborative",
     "DisLinUCB",
     "EnhancedFedPE",
     "ExactThompson",
+    "Fed1UCB",
+    "Fed2UCB",
     "FedPE",
     "FederatedThompson",
     "KKUCBObserved",
     "LocalThompson",
     "LocalUCB",
+    "MultiRound",
     "Oracle",
+    "PooledUCB",
     "SharedThetaFedPE",
     "Uniform",
 ]

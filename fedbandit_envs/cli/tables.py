@@ -25,12 +25,19 @@ SUMMARY_COLUMNS = (
 def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regret") -> None:
     """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
     show_main_columns(columns, first)
-    show_note(note("summary", SUMMARY_COLUMNS, max(columns["trials"]), kind))
+    show_note(note("summary", [*SUMMARY_COLUMNS, *_columns_of_some(columns)], max(columns["trials"]), kind))
+
+
+def _columns_of_some(columns: Columns) -> list[str]:
+    """The columns that say something about some policies only: agents that wait, and arms that are recommended."""
+    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
+    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
+    return ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
     """Print the columns of a summary that matter most, after those named in `first`."""
-    show(selected(columns, (*first, *SUMMARY_COLUMNS)))
+    show(selected(columns, (*first, *SUMMARY_COLUMNS, *_columns_of_some(columns))))
 
 
 def show_note(text: str) -> None:

@@ -165,7 +165,7 @@ class RecordRegret(_BanditWrapper):
     >>> observations, infos = env.reset(seed=0)
     >>> *_, infos = env.step({"agent_0": 0, "agent_1": 0})
     >>> list(infos["agent_0"]["episode_regret"])
-    ['regret', 'distribution_regret', 'paper_regret']
+    ['regret', 'distribution_regret', 'paper_regret', 'group_regret', 'mixed_regret:0.5']
     """
 
     in_gymnasium = "record_regret=True"

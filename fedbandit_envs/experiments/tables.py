@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.trials import STATES
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.rounds.ledger import COUNTS
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from fedbandit_envs.experiments.results import Result
 
 LEDGER = (*COUNTS, "rounds")
-STATES = ("active_arms", "settled_share", "wrong_share")  # curves that say how the agents stand, and start anywhere
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
 Times = Sequence[int] | None
 

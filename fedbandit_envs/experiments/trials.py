@@ -15,13 +15,15 @@ from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.rounds.loop import play
 
+# Curves that say how the agents stand, and start anywhere.
+STATES = ("active_arms", "settled_share", "wrong_share", "admitted", "simple_regret", "wrong_recommended")
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
 
 
 def curve_names() -> tuple[str, ...]:
     """The curves that are kept of a run, in their order; a kind of regret that is added to `REGRETS` adds two."""
     regrets = [f"{of}_{kind}" for of in ("mean", "worst") for kind in REGRETS]
-    return (*regrets, "active_arms", "settled_share", "wrong_share", *COUNTS)
+    return (*regrets, *STATES, *COUNTS)
 
 
 class Played(NamedTuple):
@@ -66,7 +68,7 @@ def summary(history: History) -> Record:
         [
             [regret.mean(axis=1) for regret in regrets],
             [regret.max(axis=1) for regret in regrets],
-            [history.active.mean(axis=1), (history.active == 1).mean(axis=1), wrong_share(history)],
+            states(history),
             cumulative_counts(history).T,
         ]
     )
@@ -79,6 +81,20 @@ def summary(history: History) -> Record:
         "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
     }
+
+
+def states(history: History) -> list[FloatArray]:
+    """The curves (C,) of `STATES`."""
+    simple = history.simple_regret()
+    mistaken = np.where(np.isnan(simple), np.nan, simple > 0)
+    return [
+        history.active.mean(axis=1),
+        (history.active == 1).mean(axis=1),
+        wrong_share(history),
+        history.admitted.sum(axis=1).astype(np.float64),
+        simple.mean(axis=1),
+        mistaken.mean(axis=1),
+    ]
 
 
 def rows_of(names: Iterable[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import kind_of_regret
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
@@ -190,7 +190,7 @@ class BanditInstance:
         Args:
             kind: a kind of `fedbandit_envs.problems.regrets.REGRETS`, which says with what each of them compares.
         """
-        gaps = REGRETS[one_of("kind", kind, REGRETS)].gaps(self)
+        gaps = kind_of_regret(kind).gaps(self)
         if np.shape(gaps) != self.means.shape:
             raise ValueError(
                 f"{kind}: expected gaps of shape {self.means.shape} = (agents, arms), got {np.shape(gaps)}; a shard is "

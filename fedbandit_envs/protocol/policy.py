@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray
+from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
@@ -67,6 +67,8 @@ class AgentSide(Side, ABC):
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
+    admitted: BoolArray | None = None  #: (n,) the agents that take part so far; None: all do from the start
+    recommended: IntArray | None = None  #: (n,) the arm that each takes for the best, -1: none yet; None: never any
     uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod

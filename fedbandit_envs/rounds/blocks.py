@@ -10,7 +10,7 @@ from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.protocol.steps import StepAgents
-from fedbandit_envs.rounds.checkpoints import arms_left
+from fedbandit_envs.rounds.checkpoints import Marks, marks_of
 
 
 class AgentBlocks:
@@ -56,14 +56,15 @@ class AgentBlocks:
         for rows, side in zip(self.rows, self.sides, strict=True):
             side.observe(view if self.together else view.rows(rows))
 
-    def arms_left(self) -> IntArray:
-        """(n,) the number of arms that each agent still considers."""
+    def marks(self) -> Marks:
+        """How the agents stand, in their order."""
         if self.together:
-            return arms_left(self.sides[0], *self.shape)
-        left = np.empty(self.shape[0], dtype=np.int64)
+            return marks_of(self.sides[0], *self.shape)
+        whole = Marks(*np.empty((len(Marks._fields), self.shape[0]), dtype=np.int64))
         for rows, side in zip(self.rows, self.sides, strict=True):
-            left[rows] = arms_left(side, len(rows), self.shape[1])
-        return left
+            for mark, own in zip(whole, marks_of(side, len(rows), self.shape[1]), strict=True):
+                mark[rows] = own
+        return whole
 
     def snapshot(self) -> State:
         """The states of the sides, by the number of their block."""

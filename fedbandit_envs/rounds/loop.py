@@ -231,13 +231,13 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def history(self) -> History:
         """What the run has left so far."""
         self._check_started()
-        steps, pulls, active = self._checkpoints.arrays()
+        steps, pulls, marks = self._checkpoints.arrays()
         history = History(
             policy=self.policy,
             constants=self.constants,
             steps=steps,
             pulls=pulls,
-            active=active,
+            **marks._asdict(),
             gaps=self._gaps(),
             ledger=self.carrier.ledger.copy(),
             faults=tuple(self.carrier.lost),

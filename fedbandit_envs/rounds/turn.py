@@ -67,5 +67,5 @@ def play_turn(
     if plan.length:
         checkpoints.add(feedback, segment)
         if taken + plan.length >= checkpoints.next_time:
-            checkpoints.take(taken + plan.length, agents.arms_left())
+            checkpoints.take(taken + plan.length, agents.marks())
     return Turn(plan, feedback)

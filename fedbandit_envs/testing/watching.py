@@ -137,6 +137,14 @@ class _WatchedAgents(AgentSide):
         return self.side.active
 
     @property
+    def admitted(self) -> Any:  # type: ignore[override]
+        return self.side.admitted
+
+    @property
+    def recommended(self) -> Any:  # type: ignore[override]
+        return self.side.recommended
+
+    @property
     def uncounted(self) -> int:  # type: ignore[override]
         return self.side.uncounted
 

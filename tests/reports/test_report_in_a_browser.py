@@ -220,7 +220,7 @@ def test_all_plots_show_without_scripts(browser: Browser, file: Path) -> None:
     browser.open(file)
     browser.look()
     figures = shown(browser, "figure")
-    assert len(figures) == 12  # regret: 3 kinds on 2 scales, differences: 3 kinds, and three more
+    assert len(figures) == 18  # regret: 5 kinds on 2 scales, differences: 5 kinds, and three more
     assert shown(browser, "#switches") == []
 
 

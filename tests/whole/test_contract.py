@@ -17,10 +17,11 @@ from fedbandit_envs.testing.check import check_policy
 M, K, D = 5, 4, 3
 PROBLEM = fb.Synthetic(num_agents=M, num_arms=K, dim=D, context_std=0.1)
 PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE")
-SILENT = ("Local-Thompson", "Local-UCB", "KK-UCB", "Oracle", "Uniform")
-NUMBERED = ("Fed-CI",)  # deals out first arms by the agent's number: other numbers, another run
+SILENT = ("Local-Thompson", "Local-UCB", "UCB1", "KK-UCB", "Oracle", "Uniform")
+# These deal out arms, or admit agents, by number: other numbers, another run.
+NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round")
 
-STEP_BY_STEP = ("Local-UCB", "KK-UCB", "DisLinUCB")
+STEP_BY_STEP = ("Local-UCB", "UCB1", "Pooled-UCB", "KK-UCB", "DisLinUCB")
 
 POLICIES = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
 every_policy = pytest.mark.parametrize("name", POLICIES)
