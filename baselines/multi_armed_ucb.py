@@ -11,7 +11,7 @@ from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy, ServerSide
-from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import check_fields, checked, optional, real_number
 
@@ -121,7 +121,7 @@ class PooledUCBAgents(StepAgents):
             arm = int(first_largest((self.sums / self.pulls + bonus / np.sqrt(self.pulls))[None])[0])
         return np.full(len(self.view.agents), arm)
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Nothing is learnt alone: the server adds up."""
 
     def report(self, feedback: Feedback) -> Message | None:
