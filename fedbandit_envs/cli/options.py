@@ -64,12 +64,22 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def show_plan(experiment: "Experiment", settings: int = 1) -> None:
-    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file."""
+def show_plan(experiment: "Experiment", settings: int = 1, finished: int = 0) -> None:
+    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file.
+
+    Args:
+        experiment: what would run.
+        settings: at how many settings, if it is a sweep.
+        finished: how many runs, each a policy and a trial, are there already.
+    """
     print(experiment.text(), end="")
     policies = "1 policy" if len(experiment.policies) == 1 else f"{len(experiment.policies)} policies"
     work = f"{experiment.trials} trial{'s' * (experiment.trials != 1)} of {policies}"
-    print(f"\n# would compute {work}{f' in each of {settings} settings' if settings > 1 else ''}; nothing was run")
+    work += f" in each of {settings} settings" if settings > 1 else ""
+    if finished:
+        runs = experiment.trials * len(experiment.policies) * settings
+        work += f", of whose {runs} runs {finished} are there already"
+    print(f"\n# would compute {work}; nothing was run")
 
 
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
@@ -84,6 +94,12 @@ def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None
     group.add_argument(
         "--force", action="store_true", help="remove torn or foreign files in the folder, not refuse them"
     )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option --timeout."""
+    explained = "a trial that takes longer has failed, and its worker process is ended (default: no limit)"
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=explained)
 
 
 def add_kind(parser: argparse.ArgumentParser) -> None:
