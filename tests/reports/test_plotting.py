@@ -375,6 +375,22 @@ def test_a_notebook_shows_a_figure(result: fb.Result) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", plotting.FIGURES)
+@pytest.mark.parametrize("folder", ["results/mine", Path("results/mine")])
+def test_a_figure_of_a_path_says_how_to_read_the_result(name: str, folder: Any) -> None:
+    with pytest.raises(ValueError, match=r"result: expected a Result, got .*mine.*; Result.load\(folder\) reads one"):
+        plotting.draw(name, folder)
+
+
+def test_a_figure_of_a_sweep_s_path_says_how_to_read_the_results() -> None:
+    folder: Any = "results/mine"
+    for draw in (lambda: plotting.regret_against(folder, "dim"), lambda: regret_over_grid(folder, ["dim"])):
+        with pytest.raises(ValueError, match=r"expected a dict of .*, got 'results/mine'; parameters, results = load"):
+            draw()
+    with pytest.raises(ValueError, match=r"results: expected a dict of a Result for each value, got \{\}$"):
+        plotting.regret_against({}, "dim")
+
+
 def test_only_figures_are_saved(tmp_path: Path) -> None:
     nothing: Any = None
     with pytest.raises(ValueError, match="figure: expected a matplotlib Figure, got None"):
