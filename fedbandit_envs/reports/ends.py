@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.experiments.tables import shown_more
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports.canvas import LOG_AXES, Numbers, legend, number_text, place
 from fedbandit_envs.reports.series import (
@@ -172,13 +173,16 @@ def differences(
 ) -> "Figure":
     """Paired differences of final regret to the policy with the least, a forest plot: right of 0 is worse.
 
+    The policy at 0 is the best of those that are shown the least: the Oracle and its like are compared with it.
     The intervals are Student's for pairs, one by one. `Result.table("comparisons")` has p-values, corrected by Holm.
     """
     if one_of("log", log, LOG_AXES):
         raise ValueError(f"log: expected '' for differences, which can be negative, got {log!r}")
     labels = chosen(result, order)
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}
-    best = min(labels, key=means.__getitem__)
+    yardsticks = shown_more(result)
+    rivals = [label for label in labels if label not in yardsticks] or labels
+    best = min(rivals, key=means.__getitem__)
     rows = labels if order else sorted(labels, key=means.__getitem__)
     found = _differences_to(best, result, kind)
     figure, axes = place(axes, size or (7.0, 1.6 + 0.3 * len(rows)), 1)

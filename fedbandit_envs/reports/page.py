@@ -23,6 +23,7 @@ from fedbandit_envs.reports.html import colours_of, facts, section, table
 from fedbandit_envs.reports.sections import (
     SCALES,
     Plots,
+    advice_lines,
     audit_section,
     curve_data,
     differences_section,
@@ -102,7 +103,7 @@ def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]], folder: 
         result = results[""]
         title = f"{result.experiment.environment.partition('/')[2]}: {', '.join(result.labels[:3])}"
         title += f" and {len(result.labels) - 3} more" * (len(result.labels) > 3)
-        lines, kinds = headline(result), kinds_of(result)
+        lines, kinds = [*headline(result), *advice_lines(result)], kinds_of(result)
         data = {f"regret-{kind}": curve_data(result, kind) for kind in kinds}
         body = [
             summary_section(result, kinds),
@@ -151,6 +152,7 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
                 keywords = {"results": ordered, "parameter": parameter, "log": log, "size": wide(labels)}
+                keywords["title"] = rest or None  # None says the problem and its sizes
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"
                 body.insert(-1, plots.draw(plotting.regret_against, labels, caption, keywords, scale=scale))
     how = "Each row is a policy in one setting; bars in a plot are 95 % intervals of the mean over trials."
