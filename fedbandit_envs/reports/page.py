@@ -62,6 +62,8 @@ def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
     """
     if path is None and isinstance(source, Result):
         raise ValueError("path: expected the file to write, got None; only a folder has a place for its report")
+    if path is not None and Path(path).is_dir():
+        raise ValueError(f"{path}: expected the file to write, got a folder; write {Path(path) / REPORT_FILE}")
     results = {"": source} if isinstance(source, Result) else load_results(Path(source))
     verdicts = [] if isinstance(source, Result) else _verdicts(Path(source))
     target = Path(source) / REPORT_FILE if path is None and not isinstance(source, Result) else Path(str(path))
@@ -151,8 +153,9 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             ordered = dict(sorted(group.items(), key=lambda pair: (isinstance(pair[0], str), pair[0])))
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
-                keywords = {"results": ordered, "parameter": parameter, "log": log, "size": wide(labels)}
-                keywords["title"] = rest or None  # None says the problem and its sizes
+                title = rest or None  # None says the problem and its sizes
+                size = wide(labels)
+                keywords = {"results": ordered, "parameter": parameter, "log": log, "size": size, "title": title}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"
                 body.insert(-1, plots.draw(plotting.regret_against, labels, caption, keywords, scale=scale))
     how = "Each row is a policy in one setting; bars in a plot are 95 % intervals of the mean over trials."

@@ -138,7 +138,7 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
         caption = f"Means over trials at the end; regret per agent {REGRETS[kind].help}"
         shown.append(choice(table({key: found[key] for key in _REGRETS}, caption, colours), kind=kind))
     found = result.table()
-    caption = "Arms of an agent and communication of all agents: means over trials at the end"
+    caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
     shown.append(table({key: found[key] for key in _ARMS_AND_COMMUNICATION}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "

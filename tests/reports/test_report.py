@@ -192,6 +192,16 @@ def test_the_command_writes_into_the_folder_and_prints_the_path(
     assert "got no such folder" in capsys.readouterr().err
 
 
+def test_a_folder_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fb.run(small(trials=2), tmp_path / "mine", "serial")
+    (tmp_path / "pages").mkdir()
+    assert main(["report", str(tmp_path / "mine"), "--out", str(tmp_path / "pages")]) != 0
+    message = capsys.readouterr().err
+    assert f"{tmp_path / 'pages'}: expected the file to write, got a folder" in message
+    assert f"write {tmp_path / 'pages' / 'report.html'}" in message
+    assert list((tmp_path / "pages").iterdir()) == []
+
+
 def test_a_result_without_a_folder_needs_a_path(result: fb.Result) -> None:
     with pytest.raises(ValueError, match="path: expected the file to write"):
         fb.report(result)
