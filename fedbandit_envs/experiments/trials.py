@@ -63,7 +63,9 @@ def _play(
 
 def summary(history: History) -> Record:
     """What is kept of a run; few arrays, because each has its price in a file."""
-    regrets = [history.regret(kind) for kind in REGRETS]  # (C, M) each
+    # (C, M) each; where contexts change, the kinds that need one table of gaps for the whole run are NaN
+    unknown = np.full(history.active.shape, np.nan)
+    regrets = [unknown if history.summed and kind not in history.summed else history.regret(kind) for kind in REGRETS]
     curves = np.concatenate(
         [
             [regret.mean(axis=1) for regret in regrets],

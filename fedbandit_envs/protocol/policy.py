@@ -198,6 +198,22 @@ class Policy(ABC):
         return None
 
 
+def agents_of(policy: Policy, view: View) -> AgentSide:
+    """A new agent side of a policy; what is none is refused."""
+    side = policy.agents(view)
+    if not isinstance(side, AgentSide):
+        raise ProtocolError(f"{type(policy).__name__}.agents: expected an AgentSide, got {side!r}; return one")
+    return side
+
+
+def server_of(policy: Policy, view: ServerView) -> ServerSide:
+    """A new server side of a policy; what is none is refused."""
+    side = policy.server(view)
+    if not isinstance(side, ServerSide):
+        raise ProtocolError(f"{type(policy).__name__}.server: expected a ServerSide, got {side!r}; return one")
+    return side
+
+
 def observe_for(policy: Policy) -> str:
     """The `observe` of an environment that shows agents what this policy must see: "context" or "distribution".
 

@@ -14,7 +14,7 @@ from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, agents_of, server_of
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
@@ -124,7 +124,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._started = True
 
     def _agent_side(self, view: View) -> AgentSide:
-        return self.policy.agents(view)
+        return agents_of(self.policy, view)
 
     def _make_carrier(self) -> Carrier:
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
@@ -133,7 +133,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         return ViaServer(server, self.constants, self._faults, seed)
 
     def _server_side(self, view: ServerView) -> ServerSide:
-        return self.policy.server(view)
+        return server_of(self.policy, view)
 
     @property
     def sides(self) -> list[AgentSide]:

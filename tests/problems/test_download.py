@@ -99,7 +99,7 @@ def test_another_file_of_that_name_is_neither_used_nor_overwritten(server, folde
 def test_a_wrong_checksum_is_an_error_with_both_and_leaves_nothing(server, tmp_path, folder, content):
     server.answers = [body(content)]
     message = one_line_error(folder)
-    assert f"wrong checksum of {server.url}" in message
+    assert f"{server.url}: expected its checksum, got another" in message
     assert sha256(ARCHIVE) in message
     assert sha256(content) in message
     assert os.listdir(tmp_path) == []
@@ -108,7 +108,7 @@ def test_a_wrong_checksum_is_an_error_with_both_and_leaves_nothing(server, tmp_p
 @pytest.mark.parametrize("answer", [body(ARCHIVE, cut=1000), silence, body(b"", length=10)])
 def test_a_cut_connection_is_an_error_that_leaves_nothing(server, tmp_path, folder, answer):
     server.answers = [answer]
-    assert f"could not download {server.url}" in one_line_error(folder)
+    assert f"{server.url}: expected to download it, got " in one_line_error(folder)
     assert os.listdir(tmp_path) == []
 
 

@@ -122,8 +122,9 @@ def test_scale_and_kind_choose_one_plot(browser: Browser) -> None:
     (caption,) = shown(browser, "#regret figcaption")
     assert "Eq. 2" in caption
     assert caption.endswith("logarithmic axes")
-    (table,) = shown(browser, "#summary caption")
-    assert "Eq. 2" in table
+    regrets, others = shown(browser, "#summary caption")
+    assert "Eq. 2" in regrets
+    assert "communication" in others
 
 
 def test_tables_are_sorted_by_number_and_by_name(browser: Browser) -> None:
@@ -207,6 +208,12 @@ def test_nothing_is_wider_than_the_window_and_text_stands_out(browser: Browser, 
     assert brightness(ground) < 60 if dark else brightness(ground) > 200
     assert abs(brightness(ground) - brightness(text)) > 150
     assert abs(brightness(ground) - brightness(plot)) > 150
+
+
+def test_the_summary_fits_the_page(browser: Browser) -> None:
+    browser.look(width=900)
+    hidden = "[...document.querySelectorAll('#summary .wide')].map(e => e.scrollWidth - e.clientWidth)"
+    assert max(browser.run(hidden)) <= 0
 
 
 def brightness(colour: str) -> float:

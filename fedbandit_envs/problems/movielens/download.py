@@ -78,11 +78,14 @@ def _archive(place: Path) -> Path:
         return Path(pooch.retrieve(MOVIELENS_URL, MOVIELENS_SHA256, fname="ml-100k.zip", path=place, downloader=_fetch))
     except (RequestException, HTTPError) as error:  # the first is an OSError too, but not one of the disk
         raise DownloadError(
-            f"could not download {MOVIELENS_URL}: {error}; check the network, or get the zip file by other means and "
-            "use the u.data in it"
+            f"{MOVIELENS_URL}: expected to download it, got {error}; check the network, or get the zip file by other "
+            "means and use the u.data in it"
         ) from error
     except ValueError as error:
-        raise DownloadError(f"wrong checksum of {MOVIELENS_URL}: {error} Try again later") from error
+        # The error holds both checksums.
+        raise DownloadError(
+            f"{MOVIELENS_URL}: expected its checksum, got another ({error}); try again later"
+        ) from error
 
 
 def _fetch(url: str, file: str, _: object) -> None:
