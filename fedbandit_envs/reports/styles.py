@@ -36,6 +36,12 @@ _OWN = (
     "Exact-Thompson",
     "Federated-Thompson",
     "Local-Thompson",
+    "UCB1",
+    "Pooled-UCB",
+    "Fed1-UCB",
+    "Fed2-UCB",
+    "PF-UCB",
+    "Multi-Round",
 )
 
 

@@ -245,7 +245,7 @@ def test_rewards_of_one_agent_change_no_report_of_another_before_the_next_broadc
             for agent in others:
                 np.testing.assert_equal(rows_of(one.up, agent), rows_of(two.up, agent))
         assert tainted
-        assert answered or name in (*SILENT, "DisLinUCB")
+        assert answered or name in (*SILENT, "DisLinUCB", "Multi-Round")  # the last has few rounds, far apart
 
 
 # --- stopping and resuming -------------------------------------------------------------------------------------------
