@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 3600,  # times differ from build to build
+    "write_computation_times": False,  # its page would load scripts from elsewhere
     "remove_config_comments": True,
     "show_signature": False,
     "within_subsection_order": "FileNameSortKey",

@@ -29,8 +29,8 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
         example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
         if not example:
             lines[number] = escaped(line)
-    if what in ("attribute", "property", "data"):
-        lines.insert(0, "")  # napoleon would take what stands before a colon in the first line for a type
+    if what in ("attribute", "property", "data") and lines:
+        lines[0] = lines[0].replace(": ", " \u2013 ")  # napoleon would take what stands before a colon for a type
 
 
 def escaped(line: str) -> str:
