@@ -55,11 +55,21 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def show_plan(experiment: "Experiment", settings: int = 1) -> None:
-    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file."""
+def show_plan(experiment: "Experiment", settings: int = 1, finished: int = 0) -> None:
+    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file.
+
+    Args:
+        experiment: what would run.
+        settings: at how many settings, if it is a sweep.
+        finished: how many runs, each a policy and a trial, are there already.
+    """
     print(experiment.text(), end="")
     work = f"{experiment.trials} trials of {len(experiment.policies)} policies"
-    print(f"\n# would compute {work}{f' in each of {settings} settings' if settings > 1 else ''}; nothing was run")
+    work += f" in each of {settings} settings" if settings > 1 else ""
+    if finished:
+        runs = experiment.trials * len(experiment.policies) * settings
+        work += f", of whose {runs} runs {finished} are there already"
+    print(f"\n# would compute {work}; nothing was run")
 
 
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
@@ -74,6 +84,12 @@ def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None
     group.add_argument(
         "--force", action="store_true", help="remove torn or foreign files in the folder, not refuse them"
     )
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option --timeout."""
+    explained = "a trial that takes longer has failed, and its worker process is ended (default: no limit)"
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=explained)
 
 
 def add_kind(parser: argparse.ArgumentParser) -> None:
@@ -135,10 +151,15 @@ def policy_of(text: str) -> "PolicySpec":
     from fedbandit_envs.experiments.experiment import PolicySpec
 
     name, *rest = shlex.split(text) or [""]
-    if ":" in name and "" not in sys.path:
-        sys.path.insert(0, "")  # a module of the current folder, as `python -m` finds it
+    find_own_modules(name)
     parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
+
+
+def find_own_modules(name: str) -> None:
+    """Let `module:Class` be found if the module is in the current folder, as `python -m` finds it."""
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def pair_of(text: str) -> tuple[str, Any]:
@@ -172,11 +193,3 @@ def value_of(text: str) -> Any:
     # Text with line breaks can be several settings of TOML; then it is no value but just text.
     plain = len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list))
     return table["value"] if plain else text
-
-
-def step_of(text: str) -> int:
-    """A step of the horizon, as --at takes it."""
-    value = value_of(text)
-    if not isinstance(value, int):
-        raise ValueError(f"--at: expected steps as whole numbers, got {text!r}")
-    return value

@@ -9,8 +9,9 @@ The digits are the hash of all that produced the run, so a file is never taken f
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
@@ -60,23 +61,37 @@ def refusal(file: Path, got: str) -> FolderError:
     )
 
 
+@contextlib.contextmanager
+def locked(folder: Path, reservations: Reservations) -> Iterator[None]:
+    """The time in which no other process describes the folder or writes its tables; others are waited for."""
+    wait_for(reservations, folder / EXPERIMENT_FILE)
+    try:
+        yield
+    finally:
+        reservations.give_back(folder / EXPERIMENT_FILE)
+
+
+def finished_runs(folder: Path, experiment: Experiment) -> int:
+    """How many runs of an experiment, each a policy and a trial, have a file in a folder."""
+    runs = [folder / RUNS / identity.folder for identity in run_identities(experiment)]
+    return sum((run / trial_name(trial)).is_file() for run in runs for trial in range(experiment.trials))
+
+
 class RunFolder:
     """Where `run` keeps the runs of an experiment; several processes and machines can use one folder together."""
 
-    def __init__(self, path: Path, experiment: Experiment, force: bool = False):
+    def __init__(self, path: Path, experiment: Experiment, force: bool, reservations: Reservations):
         """Open or create the folder; what is torn or of another problem is refused, or with `force` removed."""
-        self.path, self._force = path, force
+        self.path, self._force, self._reservations = path, force, reservations
         self._identities = run_identities(experiment)
         self._runs = [path / RUNS / identity.folder for identity in self._identities]
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
-        self._reservations = Reservations()
         self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
         make_folder(path)
         refuse_old_layout(path)
         try:
-            with Reservations() as lock:
-                wait_for(lock, path / EXPERIMENT_FILE)
+            with locked(path, reservations):
                 self._describe(experiment.resolved())
         except OSError as error:
             raise unwritable(path, error) from error
@@ -84,13 +99,6 @@ class RunFolder:
         for run in self._runs:
             make_folder(run)
             self._tidy(run)
-
-    def __enter__(self) -> Self:
-        self._reservations.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._reservations.__exit__(*error)
 
     def load(self, place: int, trial: int) -> Record | None:
         """The record of the policy at a place of the experiment, if its trial is finished."""
