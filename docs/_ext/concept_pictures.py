@@ -114,7 +114,8 @@ def regrets() -> Figure:
     axes = figure.subplots()
     for (kind, one), ink in zip(fb.REGRETS.items(), (BLUE, ORANGE, GREEN, GREY, "#8855aa", "#aa5588"), strict=False):
         if kind in history.gaps:
-            axes.plot(history.steps, history.mean_regret(kind), color=ink, label=f"{kind}: {one.help.partition(',')[0]}")
+            label = f"{kind}: {one.help.partition(',')[0]}"
+            axes.plot(history.steps, history.mean_regret(kind), color=ink, label=label)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xlabel("step")
     axes.set_ylabel("per agent")

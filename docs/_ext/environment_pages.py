@@ -89,8 +89,8 @@ print(history.mean_regret()[-1])'''
 :alt: pulls of each arm by each agent
 :class: wide
 
-What `render_mode="rgb_array"` shows after {SHOWN_STEPS} steps of Fed-PECD with the default arguments: a row is an agent, a
-column an arm, and a mark stands at the arm that is best for the agent. The first agents are shown.
+What `render_mode="rgb_array"` shows after {SHOWN_STEPS} steps of Fed-PECD with the default arguments: a row is an
+agent, a column an arm, and a mark stands at the arm that is best for the agent. The first agents are shown.
 ```
 
 ## Spaces
@@ -110,7 +110,7 @@ An agent that pulls arm $a$ is paid $\\langle\\theta_a, \\phi(a, c_i)\\rangle$ p
 
 {parameters(told)}
 
-`observe` ("distribution" or "context") and `render_mode` ("ansi", "rgb_array" or "human") are taken by every environment.
+Every environment takes `observe` ("distribution" or "context") and `render_mode` ("ansi", "rgb_array" or "human") too.
 
 ## Regret
 

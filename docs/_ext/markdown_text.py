@@ -35,9 +35,7 @@ def parameters(told: Explanation) -> str:
     """The table of parameters with their defaults, from the same source as `fedbandit list NAME`."""
     if not told.parameters:
         return "There are none.\n"
-    rows = [
-        [f"`{key}`", f"`{value!r}`", words(told.comments.get(key, ""))] for key, value in told.parameters.items()
-    ]
+    rows = [[f"`{key}`", f"`{value!r}`", words(told.comments.get(key, ""))] for key, value in told.parameters.items()]
     return table(["name", "default", "what it is"], rows)
 
 

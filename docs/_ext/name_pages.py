@@ -34,8 +34,7 @@ def pages() -> dict[str, str]:
             rooms[room] += [section(package.__name__, name, getattr(package, name))]
     used = {room: [one for one in sections if one] for room, sections in rooms.items()}
     used = {room: sections for room, sections in used.items() if sections}
-    found = {f"reference/{room}": f"# {ROOMS[room]}\n\n{''.join(sections)}" for room, sections in used.items()}
-    return found
+    return {f"reference/{room}": f"# {ROOMS[room]}\n\n{''.join(sections)}" for room, sections in used.items()}
 
 
 def room_of(name: str, thing: object) -> str:
@@ -63,7 +62,7 @@ def section(package: str, name: str, thing: object) -> str:
         listed = [one for one in getattr(thing, "__all__", vars(thing)) if not one.startswith("_")]
         functions = [one for one in listed if inspect.isfunction(function := getattr(thing, one)) and own(function)]
         return "".join(section(thing.__name__, one, getattr(thing, one)) for one in functions)
-    elif inspect.isclass(thing):
+    if inspect.isclass(thing):
         kind, options = "autoclass", "   :members:\n   :undoc-members:\n"
     elif inspect.isfunction(thing):
         kind, options = "autofunction", ""

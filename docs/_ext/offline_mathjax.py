@@ -24,7 +24,8 @@ def copy(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     found = find_spec(PACKAGE)
-    assert found is not None and found.submodule_search_locations is not None
+    assert found is not None
+    assert found.submodule_search_locations is not None
     source = Path(found.submodule_search_locations[0]) / "static" / "mathjax"
     target = Path(app.outdir) / "_static" / "mathjax"
     target.mkdir(parents=True, exist_ok=True)

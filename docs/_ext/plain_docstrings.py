@@ -1,6 +1,7 @@
 """Docstrings as they are written here, with `names` in single backticks and the paper's symbols, for autodoc.
 
-reStructuredText reads more into such a text than is meant: `*` and `|` begin emphasis, a word that ends in `_` is a link.
+reStructuredText reads more into such a text than is meant: `*` and `|` begin emphasis, a word that ends in `_` is a
+link.
 """
 
 import re

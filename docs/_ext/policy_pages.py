@@ -35,8 +35,8 @@ def index(told: list[Explanation]) -> str:
     menu = "\n".join(one.name for one in told)
     return f"""# Policies
 
-Each policy has a page with its idea, its parameters, what it sends and what is promised. `fedbandit list policies` shows
-the same in the shell. [Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
+Each policy has a page with its idea, its parameters, what it sends and what is promised. `fedbandit list policies`
+shows the same in the shell. [Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
 
 {table(["name", "what it needs", "what it is"], rows)}
 
@@ -81,8 +81,9 @@ In Python: `fb.make_policy("{told.name}"{first_parameter(told, ", {}={!r}")})`. 
 ```{{figure}} ../pictures/{told.name}.svg
 :alt: regret of {told.name} over time
 
-Regret per agent over time on `fedbandit/Synthetic-v0` with {AGENTS} agents, {STEPS} steps and classical error, seed 0, beside
-the two ends of the scale. It is one run of a small problem: phased elimination needs longer runs to show its strength.
+Regret per agent over time on `fedbandit/Synthetic-v0` with {AGENTS} agents, {STEPS} steps and classical error, seed 0,
+beside the two ends of the scale. It is one run of a small problem: phased elimination needs longer runs to
+show its strength.
 ```
 
 ## Example
@@ -118,8 +119,8 @@ left out, as those of arms that an agent did not explore, are not charged.
 
 {table(["direction", "message", "arrays", "times"], lines)}
 
-In all {ledger.rounds} rounds, {ledger.scalars_up:,} scalars up and {ledger.scalars_down:,} down. Every scalar is counted by
-[the ledger](../../concepts/communication.md), which reads the messages themselves.
+In all {ledger.rounds} rounds, {ledger.scalars_up:,} scalars up and {ledger.scalars_down:,} down. Every scalar is
+counted by [the ledger](../../concepts/communication.md), which reads the messages themselves.
 """
 
 
@@ -135,7 +136,9 @@ def promises(history: fb.History) -> str:
     claims = list(history.policy.claims(history))
     if not claims:
         return "Nothing is claimed that an audit could check. The description above says what is known.\n"
-    rows = [[words(claim.claim), f"{claim.bound:.4g}", f"{claim.measured:.4g}", words(claim.verdict)] for claim in claims]
+    rows = [
+        [words(claim.claim), f"{claim.bound:.4g}", f"{claim.measured:.4g}", words(claim.verdict)] for claim in claims
+    ]
     return f"""`fedbandit audit` checks a run against theory. For the run below it says:
 
 {table(["claim", "bound", "measured", "verdict"], rows)}

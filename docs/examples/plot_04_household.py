@@ -8,7 +8,8 @@ A MovieLens account is shared by two to four people. The agent knows who they ar
 import fedbandit_envs as fb
 
 problem = {"num_agents": 50, "max_cycles": 2**13}
-experiment = fb.Experiment("fedbandit/Household-v0", ["Fed-CI", "Federated-Thompson", "Local-Thompson"], problem, trials=5)
+policies = ["Fed-CI", "Federated-Thompson", "Local-Thompson"]
+experiment = fb.Experiment("fedbandit/Household-v0", policies, problem, trials=5)
 result = fb.run(experiment, executor="serial")
 figure = fb.plotting.regret(result)
 

@@ -10,8 +10,6 @@ import gymnasium
 import numpy as np
 from matplotlib import pyplot
 
-import fedbandit_envs  # makes the ids known
-
 env = gymnasium.make_vec("fedbandit_envs:fedbandit/Synthetic-Agent-v0", num_envs=50, max_cycles=1000, noise_std=0.3)
 env.reset(seed=0)
 rng = np.random.default_rng(0)
