@@ -32,6 +32,7 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_show_copyright = False
 html_copy_source = False
 templates_path: list[str] = []
 
@@ -51,6 +52,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "generated/gallery",
+    "image_scrapers": ("matplotlib", "own_figures.own_figures"),
     "filename_pattern": r"plot_",
     "download_all_examples": False,
     "show_memory": False,

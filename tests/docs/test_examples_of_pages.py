@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from built_site import DOCS, SITE_TESTS
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+pytestmark = SITE_TESTS
 BIN = Path(sys.executable).parent
 WRITTEN = sorted(file for file in DOCS.rglob("*.md") if not {"generated", "_build", "ideas"} & set(file.parts))
 WITH_COMMANDS = ["start/first-run.md", "how-to/sweeps-and-tables.md"]

@@ -1,14 +1,14 @@
 """The pages that are made from the code: each environment and policy has one, and it says what the shell says."""
 
 import sys
-from pathlib import Path
 
 import pytest
+from built_site import DOCS, SITE_TESTS
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main
 
-DOCS = Path(__file__).parents[2] / "docs"
+pytestmark = SITE_TESTS
 sys.path.insert(0, str(DOCS / "_ext"))
 
 import command_pages  # noqa: E402

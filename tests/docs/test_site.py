@@ -7,15 +7,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pytest
+from built_site import DOCS, SITE, SITE_TESTS
 from chromium import CHROMIUM, Browser
+from matplotlib import image
 
-SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 PAGES = sorted(file for file in SITE.rglob("*.html") if "_static" not in file.parts)
-pytestmark = [
-    pytest.mark.docs,
-    pytest.mark.skipif(not (SITE / "index.html").exists(), reason="needs the site: run scripts/docs first"),
-]
+pytestmark = SITE_TESTS
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path")
 
 
@@ -49,6 +48,15 @@ def test_the_site_has_its_pages() -> None:
     found = {str(file.relative_to(SITE)) for file in PAGES}
     assert {"index.html", "generated/policies/Fed-PECD.html", "generated/environments/Synthetic-v0.html"} <= found
     assert len([name for name in found if name.startswith("generated/gallery/plot_")]) >= 10
+
+
+@pytest.mark.parametrize("example", sorted(file.stem for file in (DOCS / "examples").glob("plot_*.py")))
+def test_every_example_shows_a_figure_that_is_not_empty(pages: dict[Path, Links], example: str) -> None:
+    page = SITE / "generated" / "gallery" / f"{example}.html"
+    figures = [link for link in pages[page].loaded if f"sphx_glr_{example}_0" in link]
+    assert figures
+    for figure in figures:
+        assert np.ptp(image.imread(page.parent / figure)) > 0.5  # light paper and dark ink
 
 
 def test_internal_links_lead_somewhere(pages: dict[Path, Links]) -> None:
@@ -103,7 +111,7 @@ BROKEN = "[...document.images].filter(e => e.loading != 'lazy' && !(e.complete &
 
 @needs_browser
 @pytest.mark.browser
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(SITE)))
+@pytest.mark.parametrize("file", PAGES or [SITE / "index.html"], ids=lambda file: str(file.relative_to(SITE)))
 def test_every_page_opens_without_a_network(browser: Browser, file: Path) -> None:
     browser.look()
     browser.errors.clear()
