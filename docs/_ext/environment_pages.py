@@ -10,7 +10,7 @@ from matplotlib import image
 import fedbandit_envs as fb
 from fedbandit_envs.cli.list_names import Explanation, explanation
 
-SHOWN_AGENTS, SHOWN_STEPS = 12, 2000
+SHOWN_STEPS = 2000
 
 
 def slug(id: str) -> str:
@@ -90,7 +90,7 @@ print(history.mean_regret()[-1])'''
 :class: wide
 
 What `render_mode="rgb_array"` shows after {SHOWN_STEPS} steps of Fed-PECD with the default arguments: a row is an
-agent, a column an arm, and a mark stands at the arm that is best for the agent. The first agents are shown.
+agent, a column an arm, and a mark stands at the arm that is best for the agent. Of many agents only some are shown.
 ```
 
 ## Spaces

@@ -3,11 +3,18 @@
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from built_site import DOCS, SITE_TESTS
+
+import fedbandit_envs as fb
+
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import command_pages
 
 pytestmark = SITE_TESTS
 BIN = Path(sys.executable).parent
@@ -49,6 +56,22 @@ def test_commands_run_in_a_shell(page: str, tmp_path: Path) -> None:
         done = finished(["sh", "-c", f'PATH="{BIN}:$PATH" {line}'], tmp_path)
         assert done.returncode == 0, (line, done.stderr)
         assert done.stdout, line
+
+
+def test_names_and_options_that_pages_mention_are_there() -> None:
+    words = "".join(file.read_text() for file in WRITTEN)
+    names = set(re.findall(r"\bfb((?:\.[A-Za-z_]+)+)", words))
+    assert {".play", ".plotting.regret", ".tracking.tensorboard"} <= names
+    for name in names:
+        assert attrgetter(name[1:])(fb) is not None
+    known = "".join(command_pages.pages().values())
+    commands = re.findall(r"fedbandit (\w+) ([^`\n]*(?:\\\n[^`\n]*)*)", words)
+    options = {(command, option) for command, rest in commands for option in re.findall(r"--[a-z-]+", rest)}
+    assert {("run", "--env"), ("sweep", "--over"), ("compare", "--format")} <= options
+    for command, option in options:
+        section = re.search(rf"^## fedbandit {command}\n(.*?)(?=^## |\Z)", known, flags=re.DOTALL | re.MULTILINE)
+        assert section, command
+        assert f"`{option}" in section[1], (command, option)
 
 
 def test_own_ratings_become_an_experiment_in_five_lines(tmp_path: Path) -> None:
