@@ -63,35 +63,32 @@ def run(options: argparse.Namespace) -> int:
         callbacks=callbacks,
         timeout=options.timeout,
     )
-    show_summary(result.table())
-    print()
-    for line in [*advice(result), *result.notes]:
-        print(line)
+    lines = [*advice(result), *result.notes]
+    # All is written before the first line is printed, because the reader of the output may leave, as `head` does.
     if options.out:
         # Another process that finishes now could overwrite these tables with older ones.
         with Reservations() as reservations, locked(Path(options.out), reservations):
-            _write_tables(options.out, result)
+            lines += _write_tables(options.out, result)
     else:
-        print("nothing was kept; --out FOLDER keeps the results")
+        lines.append("nothing was kept; --out FOLDER keeps the results")
+    show_summary(result.table())
+    print("", *lines, sep="\n")
     return 0
 
 
-def _write_tables(out: str, result: "Result") -> None:
-    """Write the tables of all that the folder holds, which can be more than was asked for now."""
+def _write_tables(out: str, result: "Result") -> list[str]:
+    """Write the tables of all that the folder holds, which can be more than was asked for now; says what was done."""
     from fedbandit_envs.experiments.reading import read_folder
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.reports.page import report
 
     experiment, records, notes, _ = read_folder(out)
-    for note in notes:
-        if note not in result.notes:
-            print(note)
+    lines = [note for note in notes if note not in result.notes]
     if not records:
-        print(f"{out} holds no trial that all its policies have finished, so its tables are not written")
-        return
+        return [*lines, f"{out} holds no trial that all its policies have finished, so its tables are not written"]
     whole = Result(experiment, records)
     if (whole.labels, whole.trials) != (result.labels, result.trials):
-        print(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
+        lines.append(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
     whole.write_tables(out)
-    print(f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}")
-    print(f"report: {report(out)}")
+    page = report(out)
+    return [*lines, f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}", f"report: {page}"]

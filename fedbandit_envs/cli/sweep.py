@@ -67,14 +67,15 @@ def run(options: argparse.Namespace) -> int:
         return 0
     results = sweep(experiment, over, options.out, executor_of(options), force=options.force, timeout=options.timeout)
     table = sweep_table(list(over), results)
-    show_summary(table, first=tuple(over))
     if options.out is None:
+        show_summary(table, first=tuple(over))
         print("\nnothing was kept; --out FOLDER keeps the results and draws a figure")
         return 0
-    out = Path(options.out)
+    out = Path(options.out)  # all is written before the first line is printed: the reader of the output may leave
     written = [write_table(table, out / "sweep.csv")]
     written += plotting.save(regret_over_grid(results, list(over)), out / "sweep")
     names = ", ".join(path.name for path in written)
+    show_summary(table, first=tuple(over))
     print(f"\nwritten to {out}: {names}, and a folder of results for each of {len(results)} settings")
     print(f"next: fedbandit compare {out}, fedbandit plot {out} --kind paper_regret")
     return 0

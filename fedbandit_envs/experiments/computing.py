@@ -22,7 +22,7 @@ _PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 
 class FinishedRun(NamedTuple):
-    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk.
+    """What a callback of `run` is given: one policy has finished one trial, and the result is safe on disk.
 
     >>> from fedbandit_envs import Experiment, run
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
@@ -160,7 +160,8 @@ class Work:
         notes = self.store.notes()
         for label in self.experiment.labels:
             others = f", {self.by_others[label]} computed by others" if self.by_others[label] else ""
-            notes.append(f"{label}: {self.reused[label]} trials reused, {self.computed[label]} computed{others}")
+            reused = f"{self.reused[label]} trial{'s' * (self.reused[label] != 1)} reused"
+            notes.append(f"{label}: {reused}, {self.computed[label]} computed{others}")
         return notes
 
 

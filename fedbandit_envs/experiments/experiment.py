@@ -145,7 +145,8 @@ class Experiment:
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
-                    f"arguments: expected no {name!r}, each policy is shown what it observes; drop it"
+                    f"arguments: expected what every policy shares, got {name!r}; drop it: each policy "
+                    "is shown what it observes"
                 )
 
     def __repr__(self) -> str:

@@ -85,7 +85,7 @@ class Fingerprint:
         self._seen: dict[int, int] = {}  # the order in which objects were met, by their ids
         self._kept: list[Any] = []  # these objects: the id of one that is gone could be that of another
         self.modules: set[str] = set()  #: the author's own modules that were met, and whose text decides too
-        self.unknown: list[str] = []  #: the types of objects whose content could not be told
+        self.unknown: list[str] = []  #: the types of objects whose content could not be read
 
     def hexdigest(self) -> str:
         """The hash of all that was added."""

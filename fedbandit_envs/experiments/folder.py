@@ -114,7 +114,7 @@ class RunFolder:
         except FolderError:
             if not self._force:
                 raise
-            file.unlink()
+            _remove(file)
             return None
         record: Record = tree["record"]
         self._provenances.append(tree["provenance"])
@@ -170,8 +170,8 @@ class RunFolder:
         if there.experiment.problem() == resolved.problem():
             return there
         if not self._force:
-            told = differences(there.experiment.problem(), resolved.problem())
-            raise refusal(file, f"another experiment ({told})")
+            changed = differences(there.experiment.problem(), resolved.problem())
+            raise refusal(file, f"another experiment ({changed})")
         for run in (self.path / RUNS / name for names in there.runs.values() for name in names.values()):
             for trial in run.glob("trial_*.npz"):
                 trial.unlink()
@@ -182,11 +182,18 @@ class RunFolder:
         for file in strangers(run):
             if not self._force:
                 raise refusal(file, "one whose name is no trial's")
-            file.unlink()
+            _remove(file)
         _remove_leftovers(run)
         for target in reserved(run):
             if target.exists() and self._reservations.take(target):  # its process died right after the end of the trial
                 self._reservations.give_back(target)
+
+
+def _remove(file: Path) -> None:
+    """Remove what is no trial's file; a folder is left to its owner."""
+    if file.is_dir() and not file.is_symlink():
+        raise FolderError(f"{file}: expected a file, got a folder, which --force does not remove; move it away")
+    file.unlink()
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -214,6 +221,8 @@ def read_run(file: Path) -> dict[str, Any]:
     try:
         tree, provenance = storage.load_with_provenance(file)
         run, trial, _ = tree["run"], tree["trial"], tree["record"]["curves"]
+    except FileNotFoundError as error:
+        raise refusal(file, "a link to nothing, or a file that somebody has just removed") from error
     except (storage.StoredFileError, KeyError, TypeError) as error:
         raise refusal(file, "one that is torn") from error
     if not isinstance(trial, int) or file.name != trial_name(trial):

@@ -59,10 +59,10 @@ def _commit() -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     command += ["--exclude", "*"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C"})
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
 def _short(value: str) -> str:
@@ -73,9 +73,9 @@ def _short(value: str) -> str:
 def mixture(found: list[dict[str, str]]) -> str:
     """One line that says in what the provenances of runs differ, or nothing if they are all the same."""
     names = sorted({name for one in found for name in one})
-    told = []
+    differing = []
     for name in names:
         values = sorted({one.get(name, "unknown") for one in found})
         if len(values) > 1:
-            told.append(f"{name} {' and '.join(map(_short, values))}")
-    return f"runs were computed with different software or machines: {'; '.join(told)}" if told else ""
+            differing.append(f"{name} {' and '.join(map(_short, values))}")
+    return f"runs were computed with different software or machines: {'; '.join(differing)}" if differing else ""

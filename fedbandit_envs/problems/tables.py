@@ -183,5 +183,5 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
     """Refuse columns of different lengths."""
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{length} of {name!r}" for name, length in lengths.items())
-        raise ValueError(f"table: expected columns of one length, got {told}")
+        got = ", ".join(f"{length} of {name!r}" for name, length in lengths.items())
+        raise ValueError(f"table: expected columns of one length, got {got}")

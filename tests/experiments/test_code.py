@@ -133,7 +133,7 @@ def test_the_hash_does_not_depend_on_where_the_package_is_installed(tmp_path: Pa
     for folder in (tmp_path / "site-packages", tmp_path / "elsewhere"):
         for package in (fb, fedbandit_agents, fedbandit_baselines):
             source = Path(str(package.__file__)).parent
-            shutil.copytree(source.resolve(), folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source.resolve(), folder / package.__name__, ignore=shutil.ignore_patterns("__pycache__"))
         digest, file = typed(program, folder, site=False)
         assert Path(file).is_relative_to(folder)
         found.append(digest)
