@@ -1,4 +1,4 @@
-"""Federated context inference: the beliefs, the reports and the server that its policies share.
+"""Federated context inference: the beliefs and the reports that its policies share.
 
 When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
 knows the law of its context, mu_i, and its rewards carry the bias: with the server's estimate of theta the bias can be
@@ -26,9 +26,9 @@ from fedbandit_agents.inference.context_bias import (
     without_own_share,
 )
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_agents.phased.estimation import inner_products, local_estimate, unit_vectors
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.contexts.roots import inverse_root
+from fedbandit_agents.inference.weighted_server import WeightedServer
+from fedbandit_agents.phased.estimation import inner_products, local_estimate
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
@@ -42,8 +42,6 @@ _SEEN_PER_COEFFICIENT = 10
 _NEWS = 0.1
 # The assumed noise scale counts as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_SIGMA = 5.0
-# The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
-_WORTH_OF_WEIGHTS = 10.0
 # Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
 _LEAST_LENGTH = 1e-6
 # The least noise scale, in units of theta_std. With less noise an own share can't be told from the whole in 64 bits.
@@ -250,61 +248,3 @@ class InferringAgents(AgentSide):
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
         return inferred_features(self.view, self.prior(), self.theta, self.V, self.pulls, self.sums, self.noise)
-
-
-class WeightedServer(ServerSide):
-    """The server of context inference: weighted least squares, arm by arm, on the last report of each agent.
-
-    The correlation across arms that is left is ignored. The weights of reports say how far they should scatter. How far
-    they do scatter corrects the weights of an arm, for two reasons: the first weights come from the prior of theta, and
-    agents can mistake their context.
-    """
-
-    def __init__(self, policy: ContextInference, constants: Constants):
-        self.policy, self.constants = policy, constants
-        shape = (constants.num_agents, constants.num_arms)
-        self.estimates: FloatArray = np.zeros((*shape, constants.dim))
-        self.weights: FloatArray = np.zeros(shape)
-        self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
-
-    def answer(self, up: Message) -> Message | None:
-        """The estimates of the arms with news.
-
-        They are theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1. The weights w are
-        those of the reports, divided by the scatter of the arm.
-        """
-        assert up.agents is not None
-        new = up.present["theta"]
-        rows, arms = np.nonzero(new)
-        self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
-        self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
-        e, upper = unit_vectors(self.estimates), np.triu_indices(self.constants.dim)
-        theta, V = self._fit(e, self.weights)
-        theta, V = self._fit(e, self.weights / self._scatter(e, theta, V))
-        heard: BoolArray = np.asarray(new.any(axis=0))
-        arrays = {"theta": theta, "V": V[:, *upper]}
-        if self.policy.estimate_sigma:
-            self.residuals[up.agents] = up["residuals"]
-            arrays["sigma"] = self.policy.corrected_sigma(self.constants, *self.residuals.sum(axis=0)[:, None])
-        return Message("estimates", arrays, None, {"theta": heard, "V": heard})
-
-    def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d) and weights (M, K)."""
-        prior = np.eye(e.shape[2]) / self.policy.theta_std**2
-        root = inverse_root(np.einsum("na,nad,nae->ade", weights, e, e) + prior)
-        V = np.einsum("axd,axe->ade", root, root)
-        return np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", weights, self.estimates)), V
-
-    def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
-        """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K,).
-
-        Agents don't know the scatter. They take their own share out as w e^T V e, which must not reach 1: the scatter
-        is bounded so that it does not.
-        """
-        residuals = np.einsum("nad,nad->na", self.estimates - theta, e)
-        shares = self.weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)
-        squares = np.einsum("na,na->a", self.weights, residuals**2)
-        freedom = ((self.weights > 0) - shares).sum(axis=0)
-        scatter = (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS)
-        largest: FloatArray = 0.99 / shares.max(axis=0).clip(min=0.01)
-        return np.minimum(scatter, largest.clip(min=1))
