@@ -8,7 +8,8 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.episode import Episode, Tally, episode_regret
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance, shape_of
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.segments import Segments, changes, summed_regrets
+from fedbandit_envs.problems.segments import Segments, summed_regrets
+from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON
 from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number

@@ -13,7 +13,7 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.problems.segments import changes
+from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy

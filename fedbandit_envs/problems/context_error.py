@@ -4,7 +4,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.segments import CONTEXTS
+from fedbandit_envs.problems.streams import CONTEXTS
 from fedbandit_envs.validation import one_of, real_number
 
 USUAL_STD = 0.05  #: the usual standard deviation of contexts; the paper gives none, and with it its statements hold

@@ -15,7 +15,7 @@ from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.given_streams import GivenContexts, GivenStream, checked_contexts
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.instance_checks import check_kinds
-from fedbandit_envs.problems.segments import ContextStream, DrawnAnew, segment_length, within_segment
+from fedbandit_envs.problems.streams import ContextStream, DrawnAnew, segment_length, within_segment
 from fedbandit_envs.validation import real_array, whole_number
 
 

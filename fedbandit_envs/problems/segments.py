@@ -5,10 +5,9 @@ hidden context is drawn from it. Segments are drawn in blocks, for all M agents,
 agent meets the same contexts whoever else is played in the process.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -17,101 +16,10 @@ from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.rewards import RewardLaw
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.seeding import Stream, generator
-from fedbandit_envs.validation import one_of, whole_number
+from fedbandit_envs.problems.streams import ChangingGenerator
 
-CONTEXTS = ("fixed", "resampled", "streaming")  #: how contexts can behave within an episode
 _SEGMENTS_PER_BLOCK = 256  # segments that are drawn in one call
 _NUMBERS_PER_BLOCK = 2**19  # a block never holds many more features than this, to bound the memory
-
-
-class ContextStream(Protocol):
-    """The contexts of one episode, drawn block by block.
-
-    Blocks are asked for in any order, and a block must not depend on which were asked for before.
-    """
-
-    def block(self, number: int, size: int) -> tuple[ContextDistribution, FloatArray]:
-        """mu and the hidden contexts of the segments from number * size on, `size` of them.
-
-        Both have size * M rows, segment after segment. `size` is the same at each call.
-        """
-
-
-class ChangingGenerator(Protocol):
-    """A problem family whose contexts can change within an episode.
-
-    Besides `instance`, which draws theta and all that stays, it has these two.
-    """
-
-    @property
-    def segment_steps(self) -> int | None:
-        """The length of a segment in steps; None: contexts never change."""
-
-    def context_stream(self, instance: BanditInstance, seed: int, segments: int) -> ContextStream:
-        """The contexts of one episode.
-
-        Args:
-            instance: what stays for the whole episode: theta, the feature map, and the mu that `instance` drew.
-            seed: the seed of the episode.
-            segments: how many segments the episode has; blocks may reach beyond the last one.
-        """
-
-
-def changes(problem: object) -> TypeGuard[ChangingGenerator]:
-    """Whether the contexts of the problem change within an episode.
-
-    >>> from fedbandit_envs.problems.synthetic import Synthetic
-    >>> changes(Synthetic()), changes(Synthetic(change_every=100))
-    (False, True)
-    """
-    return getattr(problem, "segment_steps", None) is not None
-
-
-def segment_length(context: str, change_every: int | None) -> int | None:
-    """The length of a segment for a problem with these arguments, None if nothing changes; refuses wrong ones.
-
-    >>> segment_length("streaming", None), segment_length("fixed", 100), segment_length("fixed", None)
-    (1, 100, None)
-    """
-    one_of("context", context, CONTEXTS)
-    if change_every is not None:
-        whole_number("change_every", change_every, at_least=1)
-        if context == "resampled":
-            raise ValueError(
-                f"change_every: expected none with context='resampled', got {change_every}; use context='fixed', whose "
-                "contexts then change every so many steps"
-            )
-    if context != "streaming":
-        return change_every
-    if change_every not in (None, 1):
-        raise ValueError(
-            f"change_every: expected none with context='streaming', whose contexts are new at each step, got "
-            f"{change_every}; use context='fixed' for longer segments"
-        )
-    return 1
-
-
-def within_segment(context: str) -> str:
-    """How contexts behave within a segment: "fixed" or "resampled"."""
-    return "fixed" if context == "streaming" else context
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnAnew:
-    """A stream whose segments are independent: each block has generators of its own."""
-
-    seed: int  #: the seed of the episode
-    #: draws the mu and the contexts of so many segments, from two generators: for mu and for what is hidden
-    draw: Callable[[int, np.random.Generator, np.random.Generator], tuple[ContextDistribution, FloatArray | None]]
-
-    def block(self, number: int, size: int) -> tuple[ContextDistribution, FloatArray]:
-        """mu and the hidden contexts of `size` segments."""
-        distribution, contexts = self.draw(
-            size, generator(self.seed, Stream.SEGMENTS, number), generator(self.seed, Stream.SEGMENT_CONTEXTS, number)
-        )
-        assert contexts is not None  # contexts that change are fixed within a segment
-        return distribution, contexts
 
 
 class Segments:

@@ -10,7 +10,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
 from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.segments import DrawnAnew, segment_length, within_segment
+from fedbandit_envs.problems.streams import DrawnAnew, segment_length, within_segment
 from fedbandit_envs.validation import real_number, whole_number
 
 

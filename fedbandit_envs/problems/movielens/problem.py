@@ -14,7 +14,7 @@ from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.households import PLACES, households
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.movielens import factors as movielens
-from fedbandit_envs.problems.segments import DrawnAnew, segment_length, within_segment
+from fedbandit_envs.problems.streams import DrawnAnew, segment_length, within_segment
 from fedbandit_envs.validation import one_of, real_number, whole_number
 
 
