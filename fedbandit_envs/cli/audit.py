@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         policy = spec.make()
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
-        found = [audit(play(env, policy, seed=seed, record=True, faults=experiment.faults())) for seed in seeds]
+        faults, network = experiment.faults(), experiment.network or None
+        found = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
         print(f"{spec.label}\n{found[0] if len(found) == 1 else _summary(found)}\n")
         audits += found
     return 0 if all(one.ok for one in audits) else 1

@@ -14,6 +14,7 @@ _NEEDS = {
     "context": "must be shown the contexts",
     "truth": "must be shown the true means",
 }
+_TALKS = {"server": "talks to a server", "peers": "talks to peers", "nobody": "talks to nobody"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def _explain(name: str) -> None:
         parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
         comments["max_cycles"] = "the number of steps T"
     else:
-        title, parameters = f"{name} ({_NEEDS[what.observes]})", policy_parameters(what)
+        title, parameters = _title(name, what), policy_parameters(what)
     print(f"{title}\n\n{_description(what)}\n\n{'parameters' if parameters else 'no parameters'}")
     for key, value in parameters.items():
         print(f"  {key}={value!r}")
@@ -79,7 +80,14 @@ def _list_policies() -> None:
     print("policies")
     for name in policy_names():
         policy = policy_class(name)
-        _entry(f"{name} ({_NEEDS[policy.observes]})", policy, policy_parameters(policy))
+        _entry(_title(name, policy), policy, policy_parameters(policy))
+
+
+def _title(name: str, policy: Any) -> str:
+    """The name of a policy, what it must be shown, and whom its agents talk to."""
+    from fedbandit_envs.protocol.policy import partner_of
+
+    return f"{name} ({_NEEDS[policy.observes]}; {_TALKS[partner_of(policy)]})"
 
 
 def _entry(name: str, what: Any, parameters: dict[str, Any]) -> None:

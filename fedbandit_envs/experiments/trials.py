@@ -55,7 +55,9 @@ def _play(
     policy = experiment.policies[place].make()
     if policy.observes not in environments:
         environments[policy.observes] = experiment.environment_for(policy)
-    history = play(environments[policy.observes], policy, seed=seed, record=audit, faults=experiment.faults())
+    network = experiment.network or None
+    environment = environments[policy.observes]
+    history = play(environment, policy, seed=seed, record=audit, faults=experiment.faults(), network=network)
     return summary(history) | ({"audit": audited(history)} if audit else {})
 
 
