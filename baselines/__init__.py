@@ -1,4 +1,4 @@
-"""Baselines: Fed-PE and its variants, policies that decide at each step or talk to peers, and the two ends of the scale."""
+"""Baselines: Fed-PE and its variants, policies that decide at each step or talk to peers, and two yardsticks."""
 
 from fedbandit_baselines.coop_ucb import CoopUCB2
 from fedbandit_baselines.dd_ucb import DDUCB

@@ -74,7 +74,7 @@ class PeerAgents(AgentSide):
 
     @abstractmethod
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
-        """Learn from a step: its pulls (n, K) and the sums (n, K) of its rewards; return what to tell the neighbours."""
+        """Learn from a step, its pulls (n, K) and the sums (n, K) of its rewards; return what to tell neighbours."""
 
     @abstractmethod
     def hear(self, down: Message | None) -> None:

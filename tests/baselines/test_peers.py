@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.peers import CoopOracle, DDUCBOracle, common_arms, decisions
+from peers import CoopOracle, DDUCBOracle, common_arms, decisions
 
 import fedbandit_envs as fb
 from fedbandit_baselines.coop_ucb import CoopUCB2, CoopUCB2Agents
@@ -22,7 +22,7 @@ def rounds_of(policy, network, faults=None, agents=7, horizon=150, **how):
 
 
 def every_step(rounds):
-    """The agents (one block) after each step but the last, once they have heard their neighbours, and the steps taken."""
+    """The agents after each step but the last, once they have heard their neighbours, and the steps taken."""
     (side,) = rounds.sides
     while True:
         rounds.advance()

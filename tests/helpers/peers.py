@@ -41,9 +41,7 @@ class CoopOracle:
             index = []
             for arm in range(self.num_arms):
                 share = (n[arm] + math.sqrt(math.log(t))) / (agents * n[arm])
-                index.append(
-                    s[arm] / n[arm] + self.sigma * math.sqrt(2 * self.gamma * share * math.log(t) / n[arm])
-                )
+                index.append(s[arm] / n[arm] + self.sigma * math.sqrt(2 * self.gamma * share * math.log(t) / n[arm]))
             found.append(first_best(index))
         return found
 
@@ -114,7 +112,7 @@ def common_arms(means, num_agents, horizon, noise_std=1.0):
 
 
 def decisions(history):
-    """The arms (T - K, M) that a recorded run chose after its start, the rewards of the start, and those of the steps."""
+    """The arms (T - K, M) of a recorded run after its start, the rewards of the start, and those of the steps."""
     first, *rest = history.exchanges
     arms = [exchange.feedback.arm for exchange in rest]
     return arms, first.feedback.sums(), [exchange.feedback.played_sums for exchange in rest]
