@@ -14,7 +14,7 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import check_fields, checked, real_number
 
-_FEWEST = 1e-9  # stands for the pulls of an arm that nobody near has pulled
+_FEWEST = 1e-9  # false reports can bring estimates of pulls, which begin at 1, below this; they then count as this
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class CoopUCB2(Policy):
 
     Each agent keeps an estimate nhat of the pulls of an arm per agent, and shat of the sum of their rewards. After each
     step both are replaced by a weighted mean over the agent and its neighbours (running consensus). An agent plays the
-    arm with the largest shat/nhat + sigma sqrt(2 gamma (nhat + f) / (M nhat) ln t / nhat), f = sqrt(ln t).
+    arm with the largest shat/nhat + sigma sqrt(2 gamma (nhat + f) / (M nhat) ln t / nhat), f = sqrt(ln t), after t
+    steps. What the start brought, each arm once, is averaged like any step.
     Use it where all agents have the same arms and no server exists: the group then learns nearly as one agent with all
     pulls. Each step sends 2 K numbers over each edge in each direction.
     Reference: Landgren, Srivastava and Leonard, Distributed cooperative decision-making in multiarmed bandits, CDC
@@ -32,8 +33,8 @@ class CoopUCB2(Policy):
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("coop-UCB2"), seed=0, network="ring")
-    >>> history.ledger.scalars_peer  # 2 K for each of 10 directed edges, in all steps but the start and the last
-    37800
+    >>> history.ledger.scalars_peer  # 2 K for each of 10 directed edges, each time but after the last step
+    38000
     """
 
     talks_to: ClassVar[str] = "peers"
@@ -56,13 +57,13 @@ class CoopUCB2Agents(PeerAgents):
         self.policy = policy
         self.totals: FloatArray = np.zeros((len(view.agents), 2 * view.constants.num_arms))  # nhat, then shat
 
-    def begin(self, pulls: IntArray, sums: FloatArray) -> None:
-        """Start with the agent's own pulls."""
-        self.totals += np.concatenate([pulls, sums], axis=1)
+    def begin(self, pulls: IntArray, sums: FloatArray) -> Message:
+        """The start is learnt like any step."""
+        return self.learn(pulls, sums)
 
     def choose(self) -> IntArray:
         """The arm with the largest index; ties go to the first arm."""
-        constants, log = self.view.constants, math.log(self.steps + 1)
+        constants, log = self.view.constants, math.log(self.steps)
         counts, sums = np.split(self.totals, 2, axis=1)
         counts = np.maximum(counts, _FEWEST)
         spread = 2 * self.policy.gamma * log * (counts + math.sqrt(log)) / (constants.num_agents * counts**2)
@@ -70,7 +71,7 @@ class CoopUCB2Agents(PeerAgents):
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
         """Add the step to the totals, and send them."""
-        self.begin(pulls, sums)
+        self.totals += np.concatenate([pulls, sums], axis=1)
         return Message("totals", {"totals": self.totals}, self.view.agents)
 
     def hear(self, down: Message | None) -> None:

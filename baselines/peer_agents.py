@@ -41,15 +41,16 @@ class PeerAgents(AgentSide):
         return Plan.play(self.choose(), num_arms)
 
     def report(self, feedback: Feedback) -> Message | None:
-        """Learn from what was pulled, and tell the neighbours; after the first plan there is nothing to tell."""
+        """Learn from what was pulled, and tell the neighbours."""
         pulls, sums = feedback.pulls(), feedback.sums()
         if not self.steps:
             self.steps = self.view.constants.num_arms
-            self.begin(pulls, sums)
-            return None
-        self.steps += 1
-        self.spoke = True
-        return self.learn(pulls, sums)
+            message = self.begin(pulls, sums)
+        else:
+            self.steps += 1
+            message = self.learn(pulls, sums)
+        self.spoke = message is not None
+        return message
 
     def received(self, down: Message | None, name: str, own: FloatArray) -> tuple[FloatArray, BoolArray]:
         """The rows (n, D, k) of the neighbours, and which of them arrived, (n, D); a lost round brings none.
@@ -65,8 +66,8 @@ class PeerAgents(AgentSide):
         return np.zeros((*arrived.shape, own.shape[1])), arrived
 
     @abstractmethod
-    def begin(self, pulls: IntArray, sums: FloatArray) -> None:
-        """Learn from the first plan: the pulls (n, K), and the sums (n, K) of their rewards."""
+    def begin(self, pulls: IntArray, sums: FloatArray) -> Message | None:
+        """Learn from the first plan, its pulls (n, K) and the sums (n, K) of its rewards; return what to tell."""
 
     @abstractmethod
     def choose(self) -> IntArray:

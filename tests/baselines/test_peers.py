@@ -121,7 +121,7 @@ def test_decisions_are_those_of_the_slow_oracle(policy, network):
     chosen, first, rewards = decisions(rounds.history())
     oracle.begin(first)
     for step, (arms, paid) in enumerate(zip(chosen, rewards, strict=True)):
-        assert arms.tolist() == oracle.choose(t=len(MEANS) + step + 1)
+        assert arms.tolist() == oracle.choose(t=len(MEANS) + step)
         oracle.learn(arms, paid)
 
 
@@ -159,10 +159,12 @@ def test_peer_policies_keep_the_contract(policy):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_ledger_counts_what_the_formulas_say(network):
-    K, speaking = len(MEANS), 150 - len(MEANS) - 1  # nothing is said about the start, nor after the last step
+    K = len(MEANS)
     for policy in POLICIES:
         rounds = rounds_of(policy, network)
         rounds.finish()
+        # Nothing is said after the last step; only coop-UCB2 speaks about the start.
+        speaking = 150 - K - (not isinstance(policy, CoopUCB2))
         ledger, edges = rounds.history().ledger, len(rounds.network.edges)
         each = K * (2 * edges + 2) if isinstance(policy, GossipUCB) else 2 * K * 2 * edges
         assert (ledger.scalars_peer, ledger.scalars, ledger.rounds) == (each * speaking, each * speaking, speaking)
@@ -184,15 +186,19 @@ def test_an_arm_that_lags_behind_is_pulled():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("policy", "published", "scatter"),
-    [(CoopUCB2(), 1166, 140), (CoopUCB2(gamma=2.0), 2391, 140), (DDUCB(), 3244, 140)],
-    ids=["coop-UCB2", "coop-UCB2 gamma 2", "DDUCB"],
+    ("network", "coop", "bold", "staged"),
+    [
+        ("ring", 1166, 2391, 3244),
+        ("complete", 1201, 2376, 2930),
+        ("star", 1260, 2440, 3411),
+        ("grid:4x5", 1213, 2408, 3310),
+    ],
 )
-def test_the_ring_of_20_costs_what_it_cost_in_the_reference_programs(policy, published, scatter):
-    """Three runs each here and there; `scatter` is the largest standard error of such a mean, and 3 of the difference
-    are allowed: a false alarm in about one of 370 seeds."""
+def test_twenty_agents_pay_what_they_paid_in_the_reference_programs(network, coop, bold, staged):
+    """The reference programs met the rewards of the same three seeds, so their means come out to the rounding."""
     env = common_arms([1.0] + 16 * [0.8], 20, 4000)
-    found = np.mean([fb.play(env, policy, seed=seed, network="ring").total_regret()[-1] for seed in range(3)])
-    assert abs(found - published) < 3 * np.sqrt(2) * scatter
+    for policy, published in ((CoopUCB2(), coop), (CoopUCB2(gamma=2.0), bold), (DDUCB(), staged)):
+        runs = [fb.play(env, policy, seed=seed, network=network).total_regret()[-1] for seed in range(3)]
+        assert round(np.mean(runs)) == published
     alone = fb.play(env, fb.make_policy("Local-UCB"), seed=0).total_regret()[-1]
-    assert found < alone / 3
+    assert max(coop, bold, staged) < alone / 3

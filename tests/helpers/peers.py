@@ -33,7 +33,7 @@ class CoopOracle:
 
     def begin(self, rewards):
         self.n = [np.ones(self.num_arms) for _ in rewards]
-        self.s = [np.array(row, dtype=float) for row in rewards]
+        self.s = averaged([np.array(row, dtype=float) for row in rewards], self.network)
 
     def choose(self, t):
         found, agents = [], self.network.num_agents
