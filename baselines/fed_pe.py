@@ -7,7 +7,6 @@ import numpy as np
 
 from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
 from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
-from fedbandit_agents.phased.plausibility import LONGEST_FEATURES
 from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
@@ -136,7 +135,8 @@ class CollaborativeServer(PhasedServer):
         if "psi" in up.arrays:
             assert up.agents is not None
             norms = _norms(up["psi"])
-            for row, arm in np.argwhere((norms == 0) | (norms > LONGEST_FEATURES * self.constants.L)):
+            most = np.inf if self.constants.longest is None else self.constants.longest * (1 + 1e-9)
+            for row, arm in np.argwhere((norms == 0) | (norms > most)):
                 found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
         return found | super().refuses(up)
 

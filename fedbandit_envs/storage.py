@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 _TREE = "tree"
 _PROVENANCE = "provenance"
+_OVERHEAD = 100_000  # more bytes than a member has beside its content
 _UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't read
     OSError,
     LookupError,
@@ -78,19 +79,41 @@ def load(path: Path) -> dict[str, Any]:
         StoredFileError: the file is torn or foreign.
         OSError: the file can't be read.
     """
-    return from_bytes(read_whole(path), str(path))
+    return from_bytes(_read_members(path), str(path))
 
 
 def load_with_provenance(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The tree of a file and its provenance, which is empty if the file was saved without one."""
-    return _parsed(read_whole(path), str(path))
+    return _parsed(_read_members(path), str(path))
+
+
+def _read_members(path: Path) -> bytes:
+    """The content of a file of `save`; one that is larger than its members say is refused before it is read."""
+    check_regular(path)
+    size = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except _UNREADABLE:
+        members = []
+    if size > sum(member.file_size for member in members) + _OVERHEAD * (1 + len(members)):
+        raise StoredFileError(
+            f"{path}: expected a file written by this program, got {size:,} bytes that are not all in its members; "
+            "delete it or move it away"
+        )
+    return path.read_bytes()
 
 
 def read_whole(path: Path) -> bytes:
     """The content of a file; `StoredFileError` where the path leads to something else, such as a device."""
+    check_regular(path)
+    return path.read_bytes()
+
+
+def check_regular(path: Path) -> None:
+    """Refuse with a `StoredFileError` what is there but is no file."""
     if path.exists() and not path.is_file():  # reading a device or a pipe may never end
         raise StoredFileError(f"{path}: expected a file, got a folder, a pipe or a device; delete it or move it away")
-    return path.read_bytes()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -147,8 +170,8 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, Any], dict[str, str]
     """The tree and the provenance of a content."""
     try:
         members = _members(content)
-        told = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
-        provenance = {str(name): str(value) for name, value in dict(told).items()}
+        found = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
+        provenance = {str(name): str(value) for name, value in dict(found).items()}
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
         if not isinstance(tree, dict) or members:
             raise ValueError(f"its arrays are not those of its tree: {', '.join(members)}")

@@ -24,6 +24,7 @@ _MOST_LEVERAGE = 0.5
 _LEAST_WEIGHT = 0.01  # to which leverage can reduce a report
 # Arms with fewer reports than this multiple of d keep the mean: so few can't tell who of them is wrong.
 _ENOUGH = 2
+_FARTHEST = 1e150  # the residual of a report whose own is not finite, because tiny matrices came with huge vectors
 _ITERATIONS = 20  # of each of the three stages; the weights then change by less than the noise
 
 
@@ -100,9 +101,11 @@ def _residuals(gram: FloatArray, moments: FloatArray, weights: FloatArray) -> Fl
     """||m_i - G_i theta|| (n, K) at the theta of least squares with these weights (n, K)."""
     total = np.einsum("na,nade->ade", weights, gram)
     inverse = np.linalg.pinv(total, rcond=1e-10, hermitian=True)
-    theta = np.einsum("ade,na,nae->ad", inverse, weights, moments)
-    missing = moments - np.einsum("nade,ae->nad", gram, theta)
-    return np.asarray(np.sqrt(np.einsum("nad,nad->na", missing, missing)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta = np.einsum("ade,na,nae->ad", inverse, weights, moments)
+        missing = moments - np.einsum("nade,ae->nad", gram, theta)
+        found = np.sqrt(np.einsum("nad,nad->na", missing, missing))
+    return np.where(np.isfinite(found), found, _FARTHEST)
 
 
 def _bounded_leverage(gram: FloatArray, reported: BoolArray) -> FloatArray:

@@ -10,9 +10,7 @@ from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants
 
 _DEVIATIONS = 6.0  # so many standard deviations are allowed for
-#: Features longer than this multiple of L can't be. Where known contexts vary around what L is about, some exceed L.
-LONGEST_FEATURES = 3.0
-# The most by which the total traces of honest agents, who all pull equally often, differ beyond (L / ell)^2.
+# The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
 _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
 _SAME_DIRECTION = 1e-9
@@ -20,40 +18,38 @@ _ROUNDING = 1e-9  # of a matrix, as a share of its trace
 
 
 def largest_mean(constants: Constants) -> float | None:
-    """A bound on every mean reward: L S, and what hidden contexts add; None where theta has no guaranteed bound S.
+    """A bound on every mean reward: |psi| S, and six standard deviations for hidden contexts; None where there is none.
 
-    Hidden contexts add six standard deviations by `context_proxy`. Where that is None they are allowed L S once more.
+    It needs a bound S of the norms of theta, one of the norms of psi, and the variance proxy of the contexts.
 
     >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
-    >>> largest_mean(Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.01))
+    >>> largest_mean(Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.01, shortest=0.5, longest=1.0))
     1.6
     """
-    if constants.theta_bound is None:
+    if constants.theta_bound is None or constants.context_proxy is None or constants.longest is None:
         return None
-    shown = constants.L * constants.theta_bound
-    return shown + (shown if constants.context_proxy is None else _DEVIATIONS * float(np.sqrt(constants.context_proxy)))
+    return constants.longest * constants.theta_bound + _DEVIATIONS * float(np.sqrt(constants.context_proxy))
 
 
 def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray:
-    """(largest mean + 6 sigma / sqrt(n)) / ell, the norms that estimates from n pulls can have; infinite: any norm.
+    """(largest mean + 6 sigma / sqrt(n)) / |psi|, the norms that estimates from n pulls can have; infinite: any norm.
 
     Args:
         constants: the public constants of the problem.
         pulls: n, of any shape.
-        norms: ||psi||, of the same shape, for a server that knows them; they take the place of ell and L.
+        norms: ||psi||, of the same shape, for a server that knows them; else the shortest counts.
 
     >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
-    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0)
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0, shortest=0.5, longest=1.0)
     >>> longest_estimates(constants, np.array([1, 36]))  # (1 + 6) / 0.5 and (1 + 1) / 0.5
     array([14.,  4.])
     """
     largest = largest_mean(constants)
-    if largest is None or constants.theta_bound is None:
+    least = constants.shortest if norms is None else norms
+    if largest is None or not np.all(least):
         return np.full(pulls.shape, np.inf)
     noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
-    if norms is None:
-        return np.asarray((largest + noise) / constants.ell)
-    return np.asarray((largest + (norms - constants.L) * constants.theta_bound + noise) / norms)
+    return np.asarray((largest + noise) / least)
 
 
 def other_directions(theta: FloatArray, directions: FloatArray) -> BoolArray:
@@ -74,9 +70,10 @@ def other_directions(theta: FloatArray, directions: FloatArray) -> BoolArray:
 def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
     """The rows of sums of psi psi^T (n, K, d, d) that can't be, and the reason.
 
-    Such sums are symmetric and have no negative eigenvalue, and pulls n give a trace of at most n L^2. All agents have
-    pulled equally often, so that the trace of one also tells about the others: no total trace is much more than
-    (L / ell)^2 times the median.
+    Such sums are symmetric and have no negative eigenvalue, and n pulls give a trace of at most n |psi|^2. All
+    agents have pulled equally often, so that the trace of one also tells about the others: no total trace is much more
+    than the square of the longest psi over the shortest times the median. An arm that was pulled has at least the trace
+    of one pull. Traces are bounded only where the norms of psi are.
 
     >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
     >>> impossible_grams(np.array([[[[3.0]]], [[[-1.0]]]]), Constants(**sizes, ell=1.0, L=1.0))
@@ -90,10 +87,17 @@ def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
     for row in np.flatnonzero(~skew) if not _positive(lifted[~skew]) else ():
         if not _positive(lifted[row]):
             found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
+    if constants.shortest is None or constants.longest is None:
+        return found
+    short = (traces != 0) & (traces < (1 - _ROUNDING) * constants.shortest**2)
+    for row, arm in np.argwhere(short):
+        found.setdefault(
+            int(row), f"sent a matrix of trace {traces[row, arm]:.3g} for arm {arm} in gram, less than a pull"
+        )
     totals = traces.sum(axis=1)
-    most = (LONGEST_FEATURES * constants.L) ** 2 * constants.horizon
-    if len(totals) > 2:
-        most = min(most, _TRACE_SLACK * (constants.L / constants.ell) ** 2 * float(np.median(totals)))
+    most = (1 + _ROUNDING) * constants.longest**2 * constants.horizon
+    if len(totals) > 2 and constants.shortest:
+        most = min(most, _TRACE_SLACK * (constants.longest / constants.shortest) ** 2 * float(np.median(totals)))
     for row in np.flatnonzero(totals > most):
         found.setdefault(int(row), f"sent matrices of trace {totals[row]:.3g} in gram, at most {most:.3g} can be")
     return found
@@ -111,15 +115,15 @@ def _positive(matrices: FloatArray) -> bool:
 def longest_moments(gram: FloatArray, constants: Constants) -> FloatArray:
     """The norms that sums of psi y can have, (n, K), given sums of psi psi^T (n, K, d, d); infinite: any norm.
 
-    With t = tr G a sum of rewards gives at most t (largest mean) / ell, and its noise 6 sigma sqrt(t).
+    With t = tr G a sum of rewards gives at most t (largest mean) / |psi|, and its noise 6 sigma sqrt(t).
 
     >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
-    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0)
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0, theta_bound=1.0, context_proxy=0.0, shortest=0.5, longest=1.0)
     >>> longest_moments(np.array([[[[4.0]]]]), constants)  # 4 * 1 / 0.5 + 6 * 2
     array([[20.]])
     """
     largest = largest_mean(constants)
-    if largest is None:
+    if largest is None or not constants.shortest:
         return np.full(gram.shape[:2], np.inf)
     traces = np.maximum(gram.trace(axis1=2, axis2=3), 0)
-    return np.asarray(traces * largest / constants.ell + _DEVIATIONS * constants.noise_std * np.sqrt(traces))
+    return np.asarray(traces * largest / constants.shortest + _DEVIATIONS * constants.noise_std * np.sqrt(traces))

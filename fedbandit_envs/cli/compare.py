@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbandit_envs.cli.options import add_kind, step_of
+from fedbandit_envs.cli.options import add_kind, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.experiments.text import Columns
@@ -86,13 +86,31 @@ def _table(result: "Result", what: str, options: argparse.Namespace) -> "Columns
     """A table of a result; with --at it has the given steps and the last one."""
     if options.at is None:
         return result.table(what, options.kind)
-    times = {step_of(text) for text in options.at.split(",")} | {result.horizon}
+    times = {_step(text, result.horizon) for text in options.at.split(",")} | {result.horizon}
     return result.table(what, options.kind, sorted(times))
 
 
+def _step(text: str, horizon: int) -> int:
+    """One of the steps of --at."""
+    value = value_of(text)
+    if not isinstance(value, int):
+        raise ValueError(f"--at: expected steps as whole numbers, got {text!r}")
+    if not 1 <= value <= horizon:
+        raise ValueError(f"--at: expected steps from 1 to {horizon}, the horizon of these runs, got {text}")
+    return value
+
+
+def _note(what: str, shown: "Collection[str]", results: "Collection[Result]", options: argparse.Namespace) -> str:
+    """What the numbers of a table are."""
+    from fedbandit_envs.experiments.tables import WITH_STEPS, note
+
+    trials = max(len(result.trials) for result in results)
+    return note(what, shown, trials, options.kind, options.at is not None and what in WITH_STEPS)
+
+
 def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", options: argparse.Namespace) -> None:
-    """All tables that compare, each with its title and a note on its numbers."""
-    from fedbandit_envs.cli.tables import show, show_note, show_summary
+    """All tables that compare, each with its title and a note on its numbers; the notes of a sweep stand at its end."""
+    from fedbandit_envs.cli.tables import SUMMARY_COLUMNS, show, show_main_columns, show_note
 
     by_steps = ("curves", "comparisons") if options.at is not None else ("comparisons",)
     tables = {  # all of them before the first is shown: one may be refused
@@ -106,11 +124,17 @@ def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", optio
                 continue
             print(f"{title}{what} ({_trials(result)})")
             if what == "summary":
-                show_summary(table)
+                show_main_columns(table)
             else:
                 show(table)
-                show_note(what, table, len(result.trials))
+            if not parameters:
+                show_note(_note(what, SUMMARY_COLUMNS if what == "summary" else table, [result], options))
             print()
+    if parameters:
+        for what, table in next(iter(tables.values())).items():
+            if table["policy"]:
+                shown = SUMMARY_COLUMNS if what == "summary" else table
+                show_note(f"{what}: {_note(what, shown, results.values(), options)}")
 
 
 def _trials(result: "Result") -> str:
@@ -132,7 +156,7 @@ def _show_one(
 
     table = stacked(parameters, tables)
     if options.columns is None and what == "summary" and options.format == "text":
-        show_summary(table, first=parameters)
+        show_summary(table, first=parameters, kind=options.kind)
         return
     if options.columns is not None:
         names = options.columns.split(",")
@@ -144,7 +168,7 @@ def _show_one(
     if options.format == "markdown":
         print()
     if options.format in ("text", "markdown"):
-        show_note(what, table, max(len(result.trials) for result in results.values()))
+        show_note(_note(what, table, results.values(), options))
 
 
 def _latex(
@@ -155,7 +179,7 @@ def _latex(
     options: argparse.Namespace,
 ) -> str:
     """One table as LaTeX; a sweep has its rows under titles with the values of its parameters."""
-    from fedbandit_envs.experiments.tables import note
+    from fedbandit_envs.experiments.tables import knowing_the_truth
     from fedbandit_envs.problems.regrets import REGRETS
     from fedbandit_envs.reports import latex
 
@@ -163,19 +187,10 @@ def _latex(
     titled = {_title(parameters, point): table for point, table in tables.items()}
     if what != "summary":
         known = list(next(iter(tables.values())))
-        explained = note(what, names or known, max(len(result.trials) for result in results.values()))
+        explained = _note(what, names or known, results.values(), options)
         return latex.booktabs(titled, names or known, latex.escaped(explained))
     compared = [result.table("comparisons", options.kind) for result in results.values()]
     groups = {title: (table, found) for (title, table), found in zip(titled.items(), compared, strict=True)}
-    references = _knowing_the_truth(next(iter(results.values())))
+    references = knowing_the_truth(next(iter(results.values())))
     regret = REGRETS[options.kind].axis_label
     return latex.summary_table(groups, names or latex.SUMMARY_COLUMNS, regret=regret, references=references)
-
-
-def _knowing_the_truth(result: "Result") -> list[str]:
-    """The labels of policies that are shown the true means, as the Oracle; one that is not installed is not known."""
-    from fedbandit_envs.protocol.registry import policy_class, policy_names
-
-    known = set(policy_names())
-    specs = [spec for spec in result.experiment.policies if spec.name in known]
-    return [spec.label for spec in specs if policy_class(spec.name).observes == "truth"]

@@ -102,7 +102,9 @@ def _make_problem(options: argparse.Namespace) -> None:
             **shared,
         )
     problem.save(options.out)
-    print(f"{problem}\nwritten to {options.out}; next: fedbandit run --env File --set path={options.out} --policy ...")
+    policy = f"'Fed-PECD sigma={problem.noise_std:.3g}'" if problem.noise_std else "Fed-PECD"
+    run = f"fedbandit run --env File --set path={options.out} --policy {policy}"
+    print(f"{problem}\nwritten to {options.out}; next: {run}")
 
 
 def _names(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from fedbandit_envs.cli.options import find_own_modules
 from fedbandit_envs.envs.ids import environment_ids, id_of, short_name
 
 HELP = "List environments and policies with their parameters, or explain one of them."
@@ -20,7 +21,10 @@ _TALKS = {"server": "talks to a server", "peers": "talks to peers", "nobody": "t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fedbandit list`."""
     parser.add_argument(
-        "what", nargs="?", metavar="NAME", help="environments, policies, or the name of one to explain; default: all"
+        "what",
+        nargs="?",
+        metavar="NAME",
+        help="environments, policies, or the name (or module:Class) of one to explain; default: all",
     )
 
 
@@ -45,7 +49,9 @@ def _explain(name: str) -> None:
 
     ids = environment_ids()
     names = dict.fromkeys([*_GROUPS, *map(short_name, ids), *ids, *policy_names()])
-    one_of("NAME", name, names)
+    if ":" not in name:
+        one_of("NAME", name, names)
+    find_own_modules(name)
     environment = id_of(name) in ids
     what: Any = problem_class(name) if environment else policy_class(name)
     comments = field_comments(what)

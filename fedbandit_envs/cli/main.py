@@ -1,10 +1,11 @@
-"""The command `fedbandit`: its parser, made from the table of commands, and how errors are told."""
+"""The command `fedbandit`: its parser, made from the table of commands, and how errors are written."""
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedbandit_envs.cli import audit, compare, data, federate, list_names, plot, report, reproduce, run, sweep
 
@@ -102,7 +103,7 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             made from tables of the library, which take time to import. None: all commands.
     """
     examples = [command.EXAMPLES[0] for command in COMMANDS.values()]
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="fedbandit",
         description=DESCRIPTION,
         epilog=f"{_example_lines(examples)}\n{EXIT_CODES}\n",
@@ -130,6 +131,20 @@ def parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 def _example_lines(examples: Sequence[str]) -> str:
     title = "example" if len(examples) == 1 else "examples"
     return f"{title}:\n" + "".join(f"  {example}\n" for example in examples)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that names the options most like one that it does not know. The parsers of its commands do so too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            from fedbandit_envs.validation import nearest
+
+            known = re.findall(r"--[\w-]+", self.format_usage())
+            hints = [nearest(word.partition("=")[0], known) for word in unknown if word.startswith("--")]
+            self.error(f"expected the arguments of its --help, got {' '.join(unknown)}{next(filter(None, hints), '')}")
+        return found, unknown
 
 
 class _Version(argparse.Action):

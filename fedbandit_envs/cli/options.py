@@ -14,6 +14,15 @@ from fedbandit_envs.problems.regrets import REGRETS
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 
+_OPTIONS = (
+    "trials",
+    "seed",
+    "policy",
+    "env",
+    "out",
+    "workers",
+    "executor",
+)  # often taken for a KEY of --set
 LARGEST = 2**63 - 1  # the largest whole number of TOML and of numpy
 
 
@@ -61,11 +70,22 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def show_plan(experiment: "Experiment", settings: int = 1) -> None:
-    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file."""
+def show_plan(experiment: "Experiment", settings: int = 1, finished: int = 0) -> None:
+    """Print the experiment as TOML, and the amount of work as a comment, so that the output is a valid file.
+
+    Args:
+        experiment: what would run.
+        settings: at how many settings, if it is a sweep.
+        finished: how many runs, each a policy and a trial, are there already.
+    """
     print(experiment.text(), end="")
-    work = f"{experiment.trials} trials of {len(experiment.policies)} policies"
-    print(f"\n# would compute {work}{f' in each of {settings} settings' if settings > 1 else ''}; nothing was run")
+    policies = "1 policy" if len(experiment.policies) == 1 else f"{len(experiment.policies)} policies"
+    work = f"{experiment.trials} trial{'s' * (experiment.trials != 1)} of {policies}"
+    work += f" in each of {settings} settings" if settings > 1 else ""
+    if finished:
+        runs = experiment.trials * len(experiment.policies) * settings
+        work += f", of whose {runs} runs {finished} are there already"
+    print(f"\n# would compute {work}; nothing was run")
 
 
 def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None:
@@ -82,6 +102,12 @@ def add_running(parser: argparse.ArgumentParser, out: str | None = None) -> None
     )
 
 
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Add the option --timeout."""
+    explained = "a trial that takes longer has failed, and its worker process is ended (default: no limit)"
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help=explained)
+
+
 def add_kind(parser: argparse.ArgumentParser) -> None:
     """Add the option --kind: which regret to show."""
     explained = "; ".join(f"{name}: {regret.help}" for name, regret in REGRETS.items())
@@ -96,7 +122,10 @@ def experiment_of(options: argparse.Namespace) -> "Experiment":
     names = ("trials", "seed", "network")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for text in options.set:
-        experiment = experiment.with_argument(*pair_of(text))
+        key, value = pair_of(text)
+        if key in _OPTIONS:
+            raise ValueError(f"--set: expected an argument of the environment, got {text!r}; use --{key} {value}")
+        experiment = experiment.with_argument(key, value)
     experiment = replace(experiment, **given)
     experiment.check()
     return experiment
@@ -107,6 +136,11 @@ def _described(options: argparse.Namespace) -> "Experiment":
     from fedbandit_envs.experiments.experiment import Experiment
 
     policies = [policy_of(text) for text in options.policy or ()]
+    if options.env is not None and options.env.endswith(".npz"):
+        raise ValueError(
+            f"--env: expected the name of an environment, got the file {options.env}; use --env File --set "
+            f"path={options.env}"
+        )
     if options.paper:
         from fedbandit_envs.paper.panels import paper_experiment
 
@@ -142,10 +176,18 @@ def policy_of(text: str) -> "PolicySpec":
     from fedbandit_envs.experiments.experiment import PolicySpec
 
     name, *rest = shlex.split(text) or [""]
-    if ":" in name and "" not in sys.path:
-        sys.path.insert(0, "")  # a module of the current folder, as `python -m` finds it
+    if "," in name:
+        several = " ".join(f"--policy {shlex.quote(one)}" for one in text.split(","))
+        raise ValueError(f"--policy: expected one policy, got {text!r}; use {several}")
+    find_own_modules(name)
     parameters = dict(pair_of(part) for part in rest)
     return PolicySpec(name, parameters, str(parameters.pop("label", "")))
+
+
+def find_own_modules(name: str) -> None:
+    """Let `module:Class` be found if the module is in the current folder, as `python -m` finds it."""
+    if ":" in name and "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def pair_of(text: str) -> tuple[str, Any]:
@@ -159,8 +201,8 @@ def pair_of(text: str) -> tuple[str, Any]:
 def value_of(text: str) -> Any:
     """A number, boolean or list as TOML or Python write it, a power like 2**17, or else the text itself.
 
-    >>> [value_of(text) for text in ("2**17", "1e4", "0.1", "true", "classical")]
-    [131072, 10000, 0.1, True, 'classical']
+    >>> [value_of(text) for text in ("2**17", "1e4", "0.1", "true", "classical", "(0.1, 0.2)")]
+    [131072, 10000, 0.1, True, 'classical', [0.1, 0.2]]
     """
     import tomllib
 
@@ -172,18 +214,11 @@ def value_of(text: str) -> Any:
         return value
     if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", text) and float(text).is_integer():
         return int(Decimal(text))  # 1e4 stands where a whole number is needed, and a whole number can be any number
+    in_toml = re.sub(r"^[(](.*)[)]$", r"[\1]", text)  # Python writes (1, 2) for a pair
     try:
-        table = tomllib.loads(f"value = {text}")
+        table = tomllib.loads(f"value = {in_toml}")
     except tomllib.TOMLDecodeError:
         return text
     # Text with line breaks can be several settings of TOML; then it is no value but just text.
     plain = len(table) == 1 and isinstance(table["value"], (bool, int, float, str, list))
     return table["value"] if plain else text
-
-
-def step_of(text: str) -> int:
-    """A step of the horizon, as --at takes it."""
-    value = value_of(text)
-    if not isinstance(value, int):
-        raise ValueError(f"--at: expected steps as whole numbers, got {text!r}")
-    return value

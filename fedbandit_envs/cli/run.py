@@ -1,9 +1,18 @@
 """The command `fedbandit run`."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedbandit_envs.cli.options import add_dry_run, add_experiment, add_running, executor_of, experiment_of, show_plan
+from fedbandit_envs.cli.options import (
+    add_dry_run,
+    add_experiment,
+    add_running,
+    add_timeout,
+    executor_of,
+    experiment_of,
+    show_plan,
+)
 
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.results import Result
@@ -23,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment(parser)
     add_running(parser)
     add_dry_run(parser)
+    add_timeout(parser)
     parser.add_argument("--trial", type=int, metavar="K", help="only trial K, in this process")
     parser.add_argument("--log", metavar="FILE", help="add a line of JSON to FILE for each run that is computed")
 
@@ -31,45 +41,54 @@ def run(options: argparse.Namespace) -> int:
     """Run the experiment, show its summary, and write the tables of the whole folder into it."""
     from fedbandit_envs.cli.tables import show_summary
     from fedbandit_envs.experiments.advice import advice
+    from fedbandit_envs.experiments.folder import finished_runs, locked
     from fedbandit_envs.experiments.log import JsonLines
+    from fedbandit_envs.experiments.reservations import Reservations
     from fedbandit_envs.experiments.running import run as run_experiment
 
     experiment = experiment_of(options)
     if options.dry_run:
-        show_plan(experiment)
+        show_plan(experiment, finished=finished_runs(Path(options.out), experiment) if options.out else 0)
         return 0
     executor, only = executor_of(options), None
     if options.trial is not None:
         executor, only = "serial", [options.trial]
     callbacks = [JsonLines(options.log)] if options.log else []
-    result = run_experiment(experiment, options.out, executor, only=only, force=options.force, callbacks=callbacks)
-    show_summary(result.table())
-    print()
-    for line in [*advice(result), *result.notes]:
-        print(line)
+    result = run_experiment(
+        experiment,
+        options.out,
+        executor,
+        only=only,
+        force=options.force,
+        callbacks=callbacks,
+        timeout=options.timeout,
+    )
+    lines = [*advice(result), *result.notes]
+    # All is written before the first line is printed, because the reader of the output may leave, as `head` does.
     if options.out:
-        _write_tables(options.out, result)
+        # Another process that finishes now could overwrite these tables with older ones.
+        with Reservations() as reservations, locked(Path(options.out), reservations):
+            lines += _write_tables(options.out, result)
     else:
-        print("nothing was kept; --out FOLDER keeps the results")
+        lines.append("nothing was kept; --out FOLDER keeps the results")
+    show_summary(result.table())
+    print("", *lines, sep="\n")
     return 0
 
 
-def _write_tables(out: str, result: "Result") -> None:
-    """Write the tables of all that the folder holds, which can be more than was asked for now."""
+def _write_tables(out: str, result: "Result") -> list[str]:
+    """Write the tables of all that the folder holds, which can be more than was asked for now; says what was done."""
     from fedbandit_envs.experiments.reading import read_folder
     from fedbandit_envs.experiments.results import Result
     from fedbandit_envs.reports.page import report
 
     experiment, records, notes, _ = read_folder(out)
-    for note in notes:
-        if note not in result.notes:
-            print(note)
+    lines = [note for note in notes if note not in result.notes]
     if not records:
-        print(f"{out} holds no trial that all its policies have finished, so its tables are not written")
-        return
+        return [*lines, f"{out} holds no trial that all its policies have finished, so its tables are not written"]
     whole = Result(experiment, records)
     if (whole.labels, whole.trials) != (result.labels, result.trials):
-        print(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
+        lines.append(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
     whole.write_tables(out)
-    print(f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}")
-    print(f"report: {report(out)}")
+    page = report(out)
+    return [*lines, f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}", f"report: {page}"]

@@ -11,6 +11,7 @@ from fedbandit_envs.cli.options import (
     add_dry_run,
     add_experiment,
     add_running,
+    add_timeout,
     executor_of,
     experiment_of,
     show_plan,
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment(parser)
     add_running(parser)
     add_dry_run(parser)
+    add_timeout(parser)
     parser.add_argument(
         "--over",
         action="append",
@@ -46,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the sweep, show its table, and draw regret against the parameters."""
     from fedbandit_envs.cli.tables import show_summary
-    from fedbandit_envs.experiments.sweeps import grid, sweep, sweep_table
+    from fedbandit_envs.experiments.folder import finished_runs
+    from fedbandit_envs.experiments.sweeps import grid, point_name, sweep, sweep_table
     from fedbandit_envs.experiments.text import write_table
     from fedbandit_envs.reports import plotting
     from fedbandit_envs.reports.sweep_figure import regret_over_grid
@@ -56,18 +59,23 @@ def run(options: argparse.Namespace) -> int:
         experiments = grid(experiment, over)
         for one in experiments.values():
             one.check()
-        show_plan(experiment, settings=len(experiments))
+        finished = 0
+        if options.out:
+            folders = {Path(options.out) / point_name(tuple(over), point): one for point, one in experiments.items()}
+            finished = sum(finished_runs(folder, one) for folder, one in folders.items())
+        show_plan(experiment, settings=len(experiments), finished=finished)
         return 0
-    results = sweep(experiment, over, options.out, executor_of(options), force=options.force)
+    results = sweep(experiment, over, options.out, executor_of(options), force=options.force, timeout=options.timeout)
     table = sweep_table(list(over), results)
-    show_summary(table, first=tuple(over))
     if options.out is None:
+        show_summary(table, first=tuple(over))
         print("\nnothing was kept; --out FOLDER keeps the results and draws a figure")
         return 0
-    out = Path(options.out)
+    out = Path(options.out)  # all is written before the first line is printed: the reader of the output may leave
     written = [write_table(table, out / "sweep.csv")]
     written += plotting.save(regret_over_grid(results, list(over)), out / "sweep")
     names = ", ".join(path.name for path in written)
+    show_summary(table, first=tuple(over))
     print(f"\nwritten to {out}: {names}, and a folder of results for each of {len(results)} settings")
     print(f"next: fedbandit compare {out}, fedbandit plot {out} --kind paper_regret")
     return 0

@@ -1,6 +1,6 @@
 """Tables on the screen, in aligned columns."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 
 from fedbandit_envs.experiments.tables import note
@@ -8,7 +8,7 @@ from fedbandit_envs.experiments.text import Columns, selected, table_cells
 
 _NOTE_WIDTH = 100
 
-_SUMMARY_COLUMNS = (
+SUMMARY_COLUMNS = (
     "policy",
     "regret",
     "regret_low",
@@ -22,15 +22,20 @@ _SUMMARY_COLUMNS = (
 )
 
 
-def show_summary(columns: Columns, first: Sequence[str] = ()) -> None:
+def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regret") -> None:
     """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
-    show(selected(columns, (*first, *_SUMMARY_COLUMNS)))
-    show_note("summary", _SUMMARY_COLUMNS, max(columns["trials"]))
+    show_main_columns(columns, first)
+    show_note(note("summary", SUMMARY_COLUMNS, max(columns["trials"]), kind))
 
 
-def show_note(what: str, shown: Collection[str], num_trials: int) -> None:
+def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
+    """Print the columns of a summary that matter most, after those named in `first`."""
+    show(selected(columns, (*first, *SUMMARY_COLUMNS)))
+
+
+def show_note(text: str) -> None:
     """Print below a table what its columns are, and by which method."""
-    if text := note(what, shown, num_trials):
+    if text:
         print(fill(text, _NOTE_WIDTH))
 
 

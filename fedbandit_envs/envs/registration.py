@@ -137,15 +137,17 @@ def make(id: str, **keywords: Any) -> HiddenContextBandit:
     """Create an environment by its id.
 
     Args:
-        id: one of `fb.environment_ids()`.
+        id: one of `fb.environment_ids()`; "Synthetic" stands for "fedbandit/Synthetic-v0".
         keywords: the keywords of the problem, such as `num_agents`, and those of the environment: `max_cycles`,
             `observe` and `render_mode`, which `HiddenContextBandit` explains.
 
     >>> env = make("fedbandit/Synthetic-v0", num_agents=100, max_cycles=2**17)
     >>> len(env.possible_agents), env.num_arms
     (100, 10)
+    >>> make("Linear").metadata["name"]
+    'linear_v0'
     """
-    one_of("id", id, environment_ids())
+    id = one_of("id", id_of(id) if isinstance(id, str) else id, environment_ids())
     if keywords.get("max_cycles") is not None:
         keywords["max_cycles"] = _whole(keywords["max_cycles"])
         whole_number("max_cycles", keywords["max_cycles"], at_least=1)  # PettingZoo takes -1 for the default

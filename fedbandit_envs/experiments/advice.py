@@ -1,18 +1,26 @@
-"""What to know before a result is read: runs that are too short to show what a policy learns."""
+"""What to know before a result is read: policies that assume other noise, and runs too short to learn in."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from fedbandit_envs.experiments.experiment import PolicySpec
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.policy import Policy
+
+_NEAR = 1.01  # a scale of noise that is rounded to three digits is still the right one
+_FAR = 2.0  # widths for noise that is so many times larger than it is here cost four times the steps
+_LONG = 22  # runs of more than two to this power steps take hours
 
 
 def advice(result: Result) -> list[str]:
-    """A line for each policy whose run ended before most agents could rule out their second-best arm.
+    """A line for each policy that assumes less noise than there is, or whose run is too short.
 
-    The regret of such a run is the price of exploration, so the policy looks no better than one that never learns. How
-    many steps are needed is what the policy itself says in `Policy.steps_to_separate`.
+    A run is too short if it ended before most agents could rule out their second-best arm. Its regret is the price of
+    exploration, so the policy looks no better than one that never learns. How many steps are needed is what the policy
+    itself says in `Policy.steps_to_separate`.
 
     >>> from fedbandit_envs import Experiment, run
     >>> short = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Uniform"], {"max_cycles": 1024}, trials=1)
@@ -20,26 +28,44 @@ def advice(result: Result) -> list[str]:
     >>> line.endswith("for which it needs about 8,320 steps; max_cycles=2**16 shows the gain.")
     True
     """
-    return [line for spec in result.experiment.policies if (line := _too_short(result, spec))]
+    return [line for spec in result.experiment.policies for line in _about(result, spec)]
 
 
-def _too_short(result: Result, spec: PolicySpec) -> str:
-    settled = float(result.final(spec.label, "settled_share").mean())
-    if settled >= 0.5:
-        return ""
+def _about(result: Result, spec: PolicySpec) -> Iterator[str]:
+    """The lines about one policy."""
     policy = spec.make()
     env = result.experiment.environment_for(policy)
     env.start(result.experiment.trial_seed(result.trials[0]))
-    constants, gaps = env.view().constants, env.instance.gaps()
+    constants = env.view().constants
+    sigma, noise = getattr(policy, "sigma", None), constants.noise_std
+    if isinstance(sigma, (int, float)) and sigma < noise / _NEAR:
+        yield (
+            f"{spec.label}: it assumes noise of scale sigma = {sigma:g}, the noise here is {noise:.3g}, so its bounds "
+            f"need not hold: try sigma={noise:.3g}."
+        )
+        return
+    settled = float(result.final(spec.label, "settled_share").mean())
+    if settled >= 0.5:
+        return
+    gaps = env.instance.gaps()
     smallest = np.where(gaps > 0, gaps, np.inf).min(axis=1)  # (M,) the gap of each agent's second-best arm
     gap = float(np.median(smallest))
     needed = policy.steps_to_separate(constants, gap) if math.isfinite(gap) else None
-    if needed is None or needed <= constants.horizon:
-        return ""
+    if needed is not None and needed > constants.horizon:
+        yield (
+            f"{spec.label}: at T = {constants.horizon:,} only {settled:.0%} of the agents have one arm left, so its "
+            f"regret is the price of exploration. {_remedy(policy, constants, gap, needed)}"
+        )
+
+
+def _remedy(policy: Policy, constants: Constants, gap: float, needed: int) -> str:
+    """What to change: widths that assume too much noise, or else the number of steps."""
+    sigma, noise = getattr(policy, "sigma", None), constants.noise_std
+    if isinstance(sigma, (int, float)) and sigma > _FAR * noise > 0:
+        return f"Its widths assume sigma = {sigma:g}, the noise here is {noise:.3g}: try sigma={noise:.3g}."
     # Four times as long, as a power of two: then most steps are played after the arms have been told apart.
     enough = math.ceil(math.log2(4 * needed))
-    return (
-        f"{spec.label}: at T = {constants.horizon:,} only {settled:.0%} of the agents have one arm left, so its regret "
-        f"is the price of exploration. Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
-        f"max_cycles=2**{enough} shows the gain."
-    )
+    reason = f"Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
+    if enough > _LONG:
+        return f"{reason}so small gaps take max_cycles=2**{enough} to show a gain, and a problem with larger gaps less."
+    return f"{reason}max_cycles=2**{enough} shows the gain."

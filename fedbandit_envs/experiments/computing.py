@@ -1,12 +1,14 @@
 """Computes the runs that are missing, and shares the work with other processes that use the same folder."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
-from fedbandit_envs.experiments.executors.local import Executor, outcomes
+from fedbandit_envs.experiments.executors.local import Executor
+from fedbandit_envs.experiments.executors.tasks import outcomes
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.experiments.identity import Codes, check_codes, codes_of
@@ -15,11 +17,12 @@ from fedbandit_envs.experiments.provenance import provenance
 from fedbandit_envs.experiments.trials import Played, Record, play_trial
 
 _WRITERS = 8  # threads that write files
+_SILENT = 2.0  # seconds that are waited for others before a word is said
 _PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 
 class FinishedRun(NamedTuple):
-    """What a callback of `run` is told: one policy has finished one trial, and the result is safe on disk.
+    """What a callback of `run` is given: one policy has finished one trial, and the result is safe on disk.
 
     >>> from fedbandit_envs import Experiment, run
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
@@ -91,6 +94,9 @@ class Work:
         self.codes = codes_of(experiment)
         self.failures: list[Failure] = []
         self.reused, self.computed, self.by_others = Counter[str](), Counter[str](), Counter[str]()
+        specs = [(spec.name, spec.parameters) for spec in experiment.resolved().policies]
+        # By place: the place of the same policy under another label, which is computed first, or -1.
+        self._twins = [-1 if (first := specs.index(spec)) == place else first for place, spec in enumerate(specs)]
         self._failed: set[tuple[int, int]] = set()  # trials and places
         self._found: dict[int, dict[int, Record]] = {trial: {} for trial in self.trials}
         for trial in self.trials:
@@ -102,7 +108,8 @@ class Work:
             record = self.store.load(place, trial)
             if record is not None:
                 self._found[trial][place] = record
-                counter[self.experiment.labels[place]] += 1
+                of = self.reused if self._twins[place] in self._found[trial] else counter
+                of[self.experiment.labels[place]] += 1
 
     def missing(self, trial: int) -> list[int]:
         """The places of the policies that have neither finished nor failed."""
@@ -153,7 +160,8 @@ class Work:
         notes = self.store.notes()
         for label in self.experiment.labels:
             others = f", {self.by_others[label]} computed by others" if self.by_others[label] else ""
-            notes.append(f"{label}: {self.reused[label]} trials reused, {self.computed[label]} computed{others}")
+            reused = f"{self.reused[label]} trial{'s' * (self.reused[label] != 1)} reused"
+            notes.append(f"{label}: {reused}, {self.computed[label]} computed{others}")
         return notes
 
 
@@ -165,8 +173,8 @@ def attempt(
     return play_trial(experiment, trial, places), provenance()
 
 
-def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Callback]) -> None:
-    """Compute what is missing; what others compute at the same time is waited for."""
+def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Callback], timeout: float | None) -> None:
+    """Compute what is missing, each trial within `timeout`; what others compute at the same time is waited for."""
     jobs = [(work, trial) for work in works.values() for trial in work.trials if work.missing(trial)]
     if not jobs:
         return
@@ -176,12 +184,16 @@ def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Ca
         ThreadPoolExecutor(_WRITERS) as writers,
         progress_bar(len(jobs)) as progress,
     ):
+        start, told = time.monotonic(), False
         while jobs:
             before = sum(len(work.missing(trial)) for work, trial in jobs)
-            for work, trial in _computed(works, workers, writers, jobs, callbacks):
+            for work, trial in _computed(works, workers, writers, jobs, callbacks, timeout):
                 progress.update(not work.missing(trial))
             jobs = [(work, trial) for work, trial in jobs if work.missing(trial)]
             if sum(len(work.missing(trial)) for work, trial in jobs) == before:
+                if not told and time.monotonic() - start > _SILENT:
+                    print(f"waiting for {len(jobs)} trials that other processes compute", file=sys.stderr)
+                    told = True
                 time.sleep(_PAUSE)
 
 
@@ -191,11 +203,12 @@ def _computed(
     writers: ThreadPoolExecutor,
     jobs: Sequence[tuple[Work, int]],
     callbacks: Sequence[Callback],
+    timeout: float | None,
 ) -> Iterator[tuple[Work, int]]:
     """Compute what nobody else does, trial by trial; the files of one are written while the next is computed."""
     unfinished: list[_Writing] = []
     try:
-        for (name, _, trial, places, _), outcome in outcomes(workers, attempt, _tasks(jobs)):
+        for (name, _, trial, places, _), outcome in outcomes(workers, attempt, _tasks(jobs), timeout):
             while unfinished:
                 yield _finish(unfinished.pop(), callbacks)
             unfinished.append(_begin(works[name], trial, places, outcome, writers))

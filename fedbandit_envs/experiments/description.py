@@ -11,7 +11,7 @@ from fedbandit_envs.experiments.settings import ExperimentError, read_table
 
 EXPERIMENT_FILE = "experiment.toml"
 RUNS = "runs"  # the folder with a folder for each run
-_MOST_TOLD = 3  # settings that a refusal names
+_MOST_NAMED = 3  # settings that a refusal names
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ def _kept(names: Mapping[str, str], old: Sequence[PolicySpec], new: Mapping[str,
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The settings in which two problems differ, in words."""
     there, here = _lines(before), _lines(now)
-    told = [
-        f"{word} {', '.join(lines[:_MOST_TOLD])}"
+    parts = [
+        f"{word} {', '.join(lines[:_MOST_NAMED])}"
         for word, lines in (
             ("with", [line for line in there if line not in here]),
             ("without", [line for line in here if line not in there]),
         )
         if lines
     ]
-    return "; ".join(told)
+    return "; ".join(parts)
 
 
 def _lines(problem: Mapping[str, Any]) -> list[str]:

@@ -149,7 +149,8 @@ class Experiment:
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
-                    f"arguments: expected no {name!r}, each policy is shown what it observes; drop it"
+                    f"arguments: expected what every policy shares, got {name!r}; drop it: each policy "
+                    "is shown what it observes"
                 )
 
     def __repr__(self) -> str:
@@ -188,7 +189,8 @@ class Experiment:
         problem = problem_class(self.environment)
         defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
-        return replace(self, arguments={**defaults, **self.pinned().arguments}, policies=specs)
+        given = {name: _as_default(value, defaults.get(name)) for name, value in self.pinned().arguments.items()}
+        return replace(self, arguments={**defaults, **given}, policies=specs)
 
     def pinned(self) -> "Experiment":
         """The same experiment with the hash of a file that it takes a problem from, so that a changed file is refused.
@@ -200,7 +202,10 @@ class Experiment:
 
     def problem(self) -> dict[str, Any]:
         """What all runs of a folder have in common: every setting but policies, trials, audits and the seed."""
-        return {name: value for name, value in self.table().items() if name not in _MAY_GROW}
+        table = {name: value for name, value in self.table().items() if name not in _MAY_GROW}
+        if "sha256" in self.arguments:  # then the content of a file decides, and not where it lies
+            table["arguments"] = {name: value for name, value in self.arguments.items() if name != "path"}
+        return table
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
         """The experiment with another value of one argument of the environment, or of "dropout", "network" ..."""
@@ -265,5 +270,17 @@ def _defaults(function: Any) -> dict[str, Any]:
 
 
 def _parameters(policy: Policy) -> dict[str, Any]:
-    values = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
+    defaults = policy_parameters(type(policy))
+    values = {name: _as_default(getattr(policy, name), default) for name, default in defaults.items()}
     return {name: plain(name, value) for name, value in values.items() if value is not None}
+
+
+def _as_default(value: Any, default: Any) -> Any:
+    """A number as its default is written: 1 and 1.0 are one setting.
+
+    >>> _as_default(1, 0.5), _as_default(1000.0, 10), _as_default(0.5, 1), _as_default(True, 1.0)
+    (1.0, 1000, 0.5, True)
+    """
+    if {type(value), type(default)} == {int, float} and type(default)(value) == value:
+        return type(default)(value)
+    return value

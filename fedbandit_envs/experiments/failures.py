@@ -1,4 +1,4 @@
-"""Trials that failed: what is kept of them, and how they are told."""
+"""Trials that failed: what is kept of them, and how they are written."""
 
 import os
 import shlex
@@ -52,7 +52,7 @@ class FailedTrials(RuntimeError):
 def last_own_frame(error: BaseException) -> str:
     """The last place of a traceback that is neither in this library nor in an installed one, if there is such a place.
 
-    If all of it is in libraries, the last place of all is told.
+    If all of it is in libraries, the last place of all is named.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _is_library(Path(frame.filename))]

@@ -83,8 +83,9 @@ class Fingerprint:
         self._own = own
         self._digest = hashlib.sha256()
         self._seen: dict[int, int] = {}  # the order in which objects were met, by their ids
+        self._kept: list[Any] = []  # these objects: the id of one that is gone could be that of another
         self.modules: set[str] = set()  #: the author's own modules that were met, and whose text decides too
-        self.unknown: list[str] = []  #: the types of objects whose content could not be told
+        self.unknown: list[str] = []  #: the types of objects whose content could not be read
 
     def hexdigest(self) -> str:
         """The hash of all that was added."""
@@ -103,10 +104,13 @@ class Fingerprint:
             self._digest.update(code_key(value))
         elif isinstance(value, ModuleType):
             self._add_module(value.__name__)
+        elif isinstance(value, type(MISSING)):
+            pass  # the type says all; a class that was sent to a worker process has a MISSING of its own
         elif id(value) in self._seen:
             self._write(f"again {self._seen[id(value)]}")
         else:
             self._seen[id(value)] = len(self._seen)
+            self._kept.append(value)
             self._add_object(value)
 
     def _write(self, text: str) -> None:
@@ -176,7 +180,7 @@ class Fingerprint:
         return found is value or not self._own(value.__module__)
 
     def _add_class(self, value: type) -> None:
-        self._write(value.__qualname__)
+        self._write(value.__name__)  # a class that was sent to a worker process has lost its __qualname__
         self._add_all(value.__bases__)
         if is_dataclass(value):
             self._add_all((one.name, one.default, one.default_factory) for one in fields(value))
@@ -186,6 +190,8 @@ class Fingerprint:
             inherited = next((vars(base)[name] for base in value.__mro__[1:] if name in vars(base)), value)
             # A value that is the inherited one is not sent to worker processes, where it is inherited again.
             if member is inherited or (of_python and not behind) or any(map(_is_generated, behind)):
+                continue
+            if not behind and _is_place(member):
                 continue
             self._write(name)
             self.add(member)
@@ -209,8 +215,8 @@ class Fingerprint:
 
     def _add_instance(self, value: Any) -> None:
         kind = type(value)
-        if value is MISSING or (inspect.isdatadescriptor(value) and kind.__module__ in ("builtins", "collections")):
-            return  # a slot of a class, say, which the other members of the class describe
+        if _is_place(value):
+            return
         self.add(kind)
         if is_dataclass(kind):
             self._add_all((one.name, getattr(value, one.name, None)) for one in fields(kind))
@@ -238,6 +244,11 @@ def _imported_names(code: CodeType) -> tuple[str, ...]:
             elif step.opname == "IMPORT_FROM":
                 names.append(f"{module}.{step.argval}")
     return tuple(dict.fromkeys(names))
+
+
+def _is_place(member: Any) -> bool:
+    """Whether a member of a class is a slot, or a field of a named tuple; classes lose slots on the way to a worker."""
+    return inspect.isdatadescriptor(member) and type(member).__module__ in ("builtins", "_collections")
 
 
 def _is_generated(function: Any) -> bool:

@@ -9,8 +9,9 @@ The digits are the hash of all that produced the run, so a file is never taken f
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
@@ -60,23 +61,37 @@ def refusal(file: Path, got: str) -> FolderError:
     )
 
 
+@contextlib.contextmanager
+def locked(folder: Path, reservations: Reservations) -> Iterator[None]:
+    """The time in which no other process describes the folder or writes its tables; others are waited for."""
+    wait_for(reservations, folder / EXPERIMENT_FILE)
+    try:
+        yield
+    finally:
+        reservations.give_back(folder / EXPERIMENT_FILE)
+
+
+def finished_runs(folder: Path, experiment: Experiment) -> int:
+    """How many runs of an experiment, each a policy and a trial, have a file in a folder."""
+    runs = [folder / RUNS / identity.folder for identity in run_identities(experiment)]
+    return sum((run / trial_name(trial)).is_file() for run in runs for trial in range(experiment.trials))
+
+
 class RunFolder:
     """Where `run` keeps the runs of an experiment; several processes and machines can use one folder together."""
 
-    def __init__(self, path: Path, experiment: Experiment, force: bool = False):
+    def __init__(self, path: Path, experiment: Experiment, force: bool, reservations: Reservations):
         """Open or create the folder; what is torn or of another problem is refused, or with `force` removed."""
-        self.path, self._force = path, force
+        self.path, self._force, self._reservations = path, force, reservations
         self._identities = run_identities(experiment)
         self._runs = [path / RUNS / identity.folder for identity in self._identities]
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
-        self._reservations = Reservations()
         self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
         make_folder(path)
         refuse_old_layout(path)
         try:
-            with Reservations() as lock:
-                wait_for(lock, path / EXPERIMENT_FILE)
+            with locked(path, reservations):
                 self._describe(experiment.resolved())
         except OSError as error:
             raise unwritable(path, error) from error
@@ -84,13 +99,6 @@ class RunFolder:
         for run in self._runs:
             make_folder(run)
             self._tidy(run)
-
-    def __enter__(self) -> Self:
-        self._reservations.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._reservations.__exit__(*error)
 
     def load(self, place: int, trial: int) -> Record | None:
         """The record of the policy at a place of the experiment, if its trial is finished."""
@@ -106,7 +114,7 @@ class RunFolder:
         except FolderError:
             if not self._force:
                 raise
-            file.unlink()
+            _remove(file)
             return None
         record: Record = tree["record"]
         self._provenances.append(tree["provenance"])
@@ -162,8 +170,8 @@ class RunFolder:
         if there.experiment.problem() == resolved.problem():
             return there
         if not self._force:
-            told = differences(there.experiment.problem(), resolved.problem())
-            raise refusal(file, f"another experiment ({told})")
+            changed = differences(there.experiment.problem(), resolved.problem())
+            raise refusal(file, f"another experiment ({changed})")
         for run in (self.path / RUNS / name for names in there.runs.values() for name in names.values()):
             for trial in run.glob("trial_*.npz"):
                 trial.unlink()
@@ -174,11 +182,18 @@ class RunFolder:
         for file in strangers(run):
             if not self._force:
                 raise refusal(file, "one whose name is no trial's")
-            file.unlink()
+            _remove(file)
         _remove_leftovers(run)
         for target in reserved(run):
             if target.exists() and self._reservations.take(target):  # its process died right after the end of the trial
                 self._reservations.give_back(target)
+
+
+def _remove(file: Path) -> None:
+    """Remove what is no trial's file; a folder is left to its owner."""
+    if file.is_dir() and not file.is_symlink():
+        raise FolderError(f"{file}: expected a file, got a folder, which --force does not remove; move it away")
+    file.unlink()
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -206,6 +221,8 @@ def read_run(file: Path) -> dict[str, Any]:
     try:
         tree, provenance = storage.load_with_provenance(file)
         run, trial, _ = tree["run"], tree["trial"], tree["record"]["curves"]
+    except FileNotFoundError as error:
+        raise refusal(file, "a link to nothing, or a file that somebody has just removed") from error
     except (storage.StoredFileError, KeyError, TypeError) as error:
         raise refusal(file, "one that is torn") from error
     if not isinstance(trial, int) or file.name != trial_name(trial):

@@ -1,5 +1,6 @@
 """The progress bar of a run: on terminals and in notebooks, and nowhere else."""
 
+import os
 import sys
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,7 @@ def progress_bar(total: int, unit: str = "trial") -> Any:
     if not in_notebook():
         from tqdm import tqdm
 
-        return tqdm(disable=None, **settings)  # None: shown on a terminal only
+        return tqdm(disable=None, ncols=_usual_width(), **settings)  # None: shown on a terminal only
     if find_spec("ipywidgets") is None:  # tqdm.auto would warn
         from tqdm import tqdm
 
@@ -23,6 +24,15 @@ def progress_bar(total: int, unit: str = "trial") -> Any:
     from tqdm.notebook import tqdm as widget
 
     return widget(disable=False, **settings)
+
+
+def _usual_width() -> int | None:
+    """80 for a terminal that says it has 0 columns, as some do; None where tqdm can find the width."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # no terminal, a closed stream, or none at all
+        return None
+    return None if columns else 80
 
 
 def in_notebook() -> bool:

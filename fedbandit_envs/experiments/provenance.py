@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -58,18 +59,23 @@ def _commit() -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     command += ["--exclude", "*"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C"})
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=10, env={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+def _short(value: str) -> str:
+    """A commit with its first digits, and its mark if files were changed; everything else as it is."""
+    return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28}", r"\1", value)
 
 
 def mixture(found: list[dict[str, str]]) -> str:
     """One line that says in what the provenances of runs differ, or nothing if they are all the same."""
     names = sorted({name for one in found for name in one})
-    told = []
+    differing = []
     for name in names:
         values = sorted({one.get(name, "unknown") for one in found})
         if len(values) > 1:
-            told.append(f"{name} {' and '.join(value[:20] for value in values)}")
-    return f"runs were computed with different software or machines: {'; '.join(told)}" if told else ""
+            differing.append(f"{name} {' and '.join(map(_short, values))}")
+    return f"runs were computed with different software or machines: {'; '.join(differing)}" if differing else ""

@@ -19,7 +19,7 @@ class Content(NamedTuple):
     experiment: Experiment  #: the experiment that is shown
     records: list[Record]  #: the trials that all its policies have finished
     notes: list[str]  #: what a reader should know, in a line each
-    provenance: list[dict[str, str]]  #: the software and machines that computed the runs, each once
+    provenance: list[dict[str, str]]  #: the software and origins that computed the runs, each once
 
 
 def read_folder(path: str | Path) -> Content:
@@ -52,8 +52,8 @@ def read_folder(path: str | Path) -> Content:
     last = max(trial for found in runs.values() for trial in found)
     experiment = replace(experiment, policies=begun, trials=max(experiment.trials, last + 1))
     records = [_record(experiment, trial, runs) for trial in trials]
-    told = [tree["provenance"] for found in runs.values() for tree in found.values()]
-    return Content(experiment, records, notes, [one for place, one in enumerate(told) if one not in told[:place]])
+    origins = [tree["provenance"] for found in runs.values() for tree in found.values()]
+    return Content(experiment, records, notes, [one for place, one in enumerate(origins) if one not in origins[:place]])
 
 
 def _record(experiment: Experiment, trial: int, runs: dict[str, dict[int, dict[str, Any]]]) -> Record:

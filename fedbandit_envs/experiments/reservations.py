@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, Self
 
 HEARTBEAT = 30.0  # seconds between two renewals
 SILENCE = 300.0  # seconds without a renewal after which a process on another machine is taken to be dead
+THREAD = "renews reservations"  # the name of the thread that does so
+_SILENT = 2.0  # seconds that are waited for others before a word is said
 _SUFFIX = ".reserved-"
 
 
@@ -42,7 +45,7 @@ class Reservations:
 
     def __enter__(self) -> Self:
         self._ended.clear()
-        threading.Thread(target=self._renew, daemon=True).start()
+        threading.Thread(target=self._renew, name=THREAD, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,10 +96,14 @@ class Reservations:
 
 def wait_for(reservations: Reservations, target: Path, seconds: float = SILENCE + 60) -> None:
     """Reserve a target as soon as others give it back."""
-    end = time.monotonic() + seconds
+    start, told = time.monotonic(), False
     while not reservations.take(target):
-        if time.monotonic() > end:
+        waited = time.monotonic() - start
+        if waited > seconds:
             raise TimeoutError(f"{target}: expected others to be done with it within {seconds:g} s, got no end")
+        if waited > _SILENT and not told:
+            print(f"waiting for another process that uses {target}", file=sys.stderr)
+            told = True
         time.sleep(0.02)
 
 

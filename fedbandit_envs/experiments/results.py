@@ -15,7 +15,7 @@ from fedbandit_envs.experiments.tables import LEDGER, STATES, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
 from fedbandit_envs.experiments.trials import Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.rounds.ledger import DIRECTIONS
+from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
 
 _LONG = ("agents", "paths")  # tables too long for text files that nobody asked for
@@ -121,7 +121,11 @@ class Result:
     def paths(
         self, label: str, name: str = "mean_regret", times: Sequence[int] | IntArray | None = None
     ) -> list[tuple[IntArray, FloatArray]]:
-        """For each trial its own checkpoints (or `times`), and a curve there; straight lines between checkpoints."""
+        """For each trial its own checkpoints (or `times`), and a curve there.
+
+        Between checkpoints are straight lines; counts, which jump at rounds, stay what they were at the checkpoint
+        before.
+        """
         self._check_curve(label, name)
         at = None if times is None else self._checked(times)
         found = []
@@ -129,7 +133,7 @@ class Result:
             steps, values = run["steps"], _values(run, name)
             if at is not None and not np.array_equal(at, steps):
                 start = values[0] if name in STATES else 0.0
-                steps, values = at, np.interp(at, [0, *steps], [start, *values])
+                steps, values = at, _between(at, np.array([0, *steps]), np.array([start, *values]), name)
             found.append((steps, values))
         return found
 
@@ -238,6 +242,14 @@ class Result:
         names += [f"{what}.parquet" for what in TABLES] if parquet else []
         tables = {what: self.table(what) for what in dict.fromkeys(name.partition(".")[0] for name in names)}
         return [write_table(tables[name.partition(".")[0]], Path(folder) / name) for name in names]
+
+
+def _between(at: IntArray, steps: IntArray, values: FloatArray, name: str) -> FloatArray:
+    """A curve at any times: the last count before each, or a straight line between the checkpoints around it."""
+    if name in ("scalars", "messages", *COUNTS):
+        counted: FloatArray = values[np.searchsorted(steps, at, side="right") - 1]
+        return counted
+    return np.interp(at, steps, values)
 
 
 def _values(run: Record, name: str) -> FloatArray:

@@ -1,7 +1,6 @@
 """Runs experiments: trials that are missing are computed, by any executor, and kept as they finish."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from fedbandit_envs.experiments.computing import Callback, Memory, Store, Work, compute
@@ -11,8 +10,10 @@ from fedbandit_envs.experiments.executors.local import Executor, Serial, make_ex
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import FailedTrials, report
 from fedbandit_envs.experiments.folder import RunFolder
+from fedbandit_envs.experiments.places import check_place
+from fedbandit_envs.experiments.reservations import Reservations
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.validation import whole_number
+from fedbandit_envs.validation import real_number, whole_number
 
 
 class Interrupted(KeyboardInterrupt):
@@ -27,6 +28,7 @@ def run(
     only: Sequence[int] | None = None,
     force: bool = False,
     callbacks: Sequence[Callback] = (),
+    timeout: float | None = None,
 ) -> Result:
     """Compute an experiment, or what is missing of it.
 
@@ -41,9 +43,13 @@ def run(
         callbacks: functions that get a `FinishedRun` in this process each time a policy has finished a trial, after
             the file is safe on disk. They are not called for what was there already. An exception in one of them
             stops the run with a `CallbackError`.
+        timeout: the seconds that a trial may take, with all its policies and the start of its worker. A trial that
+            takes longer has failed, and its worker is ended. Only worker processes can be ended, so this needs the
+            executor "processes". None: for ever.
 
     Raises:
         FailedTrials: when trials failed; the others have finished and are kept.
+        FolderError: `out` holds another experiment, or a sweep; nothing has been computed then.
 
     >>> from fedbandit_envs import Experiment
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform", "Oracle"], {"max_cycles": 32}, trials=3)
@@ -53,7 +59,9 @@ def run(
     >>> bool(result.final("Oracle").mean() < result.final("Uniform").mean())
     True
     """
-    return run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks)[""]
+    if out is not None:
+        check_place(out)
+    return run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks, timeout=timeout)[""]
 
 
 def run_all(
@@ -64,6 +72,7 @@ def run_all(
     only: Sequence[int] | None = None,
     force: bool = False,
     callbacks: Sequence[Callback] = (),
+    timeout: float | None = None,
 ) -> dict[str, Result]:
     """Run several experiments with the same workers, each in the subfolder of its name.
 
@@ -89,17 +98,18 @@ def run_all(
         for name, experiment in experiments.items()
     }
     workers = make_executor(executor) if isinstance(executor, str) else executor
+    _check_timeout(timeout, workers)
     if not isinstance(workers, Serial):
         everything = experiments.values()
         policies = [spec.name for experiment in everything for spec in experiment.policies]
         check_packable(policies, [experiment.environment for experiment in everything])
-    with ExitStack() as opened:
+    with Reservations() as reservations:
         works = {
-            name: Work(name, experiment, wanted[name], _store(out, name, experiment, force, opened))
+            name: Work(name, experiment, wanted[name], _store(out, name, experiment, force, reservations))
             for name, experiment in experiments.items()
         }
         try:
-            compute(works, workers, callbacks)
+            compute(works, workers, callbacks, timeout)
         except KeyboardInterrupt:
             raise Interrupted(_how_to_go_on(works, out)) from None
     results = {
@@ -116,8 +126,18 @@ def run_all(
     return results
 
 
-def _store(out: str | Path | None, name: str, experiment: Experiment, force: bool, opened: ExitStack) -> Store:
-    return Memory() if out is None else opened.enter_context(RunFolder(Path(out) / name, experiment, force))
+def _check_timeout(timeout: float | None, workers: Executor) -> None:
+    if timeout is None:
+        return
+    real_number("timeout", timeout, above=0)
+    if not hasattr(workers, "end_workers"):
+        raise ValueError(
+            f"timeout: expected an executor that can end its workers, got {type(workers).__name__}; use 'processes'"
+        )
+
+
+def _store(out: str | Path | None, name: str, experiment: Experiment, force: bool, shared: Reservations) -> Store:
+    return Memory() if out is None else RunFolder(Path(out) / name, experiment, force, shared)
 
 
 def _how_to_go_on(works: Mapping[str, Work], out: str | Path | None) -> str:

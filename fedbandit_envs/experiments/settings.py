@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit_envs.storage import StoredFileError, check_regular
 from fedbandit_envs.validation import nearest
+
+MOST_BYTES = 50_000_000  # a larger file is no experiment, and would fill the memory
 
 
 class ExperimentError(ValueError):
@@ -17,8 +20,18 @@ class ExperimentError(ValueError):
 def read_table(path: str | Path) -> Mapping[str, Any]:
     """The table of settings in a .toml or .json file."""
     path = Path(path)
+    if path.suffix == ".py":
+        raise ExperimentError(
+            f"{path}: expected an experiment as .toml or .json, got a program; start it with `python {path}`, or use a "
+            f"policy of it with --policy {path.stem}:NAME_OF_ITS_CLASS"
+        )
     try:
+        check_regular(path)
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise ExperimentError(f"{path}: expected an experiment of at most {MOST_BYTES:,} bytes, got {size:,}")
         text = path.read_text(encoding="utf-8")
+    except StoredFileError as error:
+        raise ExperimentError(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ExperimentError(f"{path}: expected a readable experiment file, got {reason}; check the path") from error
@@ -32,6 +45,10 @@ def _parsed(text: str, path: Path) -> Mapping[str, Any]:
         table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as error:  # both decoders' errors are ValueErrors
         raise ExperimentError(f"{path}: expected {path.suffix.lstrip('.').upper() or 'TOML'}, got {error}") from error
+    except RecursionError as error:
+        raise ExperimentError(
+            f"{path}: expected a table of settings, got lists or tables in too many others"
+        ) from error
     if not isinstance(table, dict):
         raise ExperimentError(f"{path}: expected a table of settings, got {type(table).__name__}")
     return table

@@ -7,10 +7,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from fedbandit_envs.experiments.description import EXPERIMENT_FILE
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import FolderError
+from fedbandit_envs.experiments.places import check_place, sweep_folders
+from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.text import Columns, stacked
@@ -29,6 +30,7 @@ def sweep(
     executor: str | Executor = "processes",
     *,
     force: bool = False,
+    timeout: float | None = None,
 ) -> dict[Point, Result]:
     """Run the experiment at each point of a grid, in subfolders of `out` like "num_agents=50,dropout=0.1".
 
@@ -39,12 +41,14 @@ def sweep(
         out: the folder of the results; trials that are there already are not computed again. None: memory only.
         executor: who computes, as in `run`.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.
+        timeout: the seconds that a trial may take, as in `run`.
 
     Returns:
         The result of each point, by the tuple of its values in the order of `over`.
 
     Raises:
         ValueError: some parameter or value is none of this experiment; nothing has been computed then.
+        FolderError: `out` holds a run, or a sweep over other parameters; nothing has been computed then.
 
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Fed-PECD"], {"max_cycles": 32}, trials=1)
     >>> results = sweep(experiment, {"num_agents": [2, 4], "Fed-PECD.delta": [0.05, 0.1]}, executor="serial")
@@ -52,9 +56,10 @@ def sweep(
     [(2, 0.05), (2, 0.1), (4, 0.05), (4, 0.1)]
     """
     experiments = grid(experiment, over)
-    results = run_all(
-        {point_name(tuple(over), point): one for point, one in experiments.items()}, out, executor, force=force
-    )
+    if out is not None:
+        check_place(out, tuple(over))
+    named = {point_name(tuple(over), point): one for point, one in experiments.items()}
+    results = run_all(named, out, executor, force=force, timeout=timeout)
     return {point: results[point_name(tuple(over), point)] for point in experiments}
 
 
@@ -139,14 +144,19 @@ def load_sweep(folder: str | Path) -> tuple[tuple[str, ...], dict[Point, Result]
     >>> parameters, list(results)
     (('num_agents', 'dropout'), [(2, 0.1), (4, 0.1)])
     """
-    folders = sorted(path.parent for path in Path(folder).glob(f"*=*/{EXPERIMENT_FILE}"))
-    swept = {tuple(part.partition("=")[0] for part in path.name.split(",")) for path in folders}
+    folders = sweep_folders(Path(folder))
+    swept = set(folders.values())
     if len(swept) != 1:
         nothing = "neither" if Path(folder).exists() else "no such folder"
         got = f"sweeps over {'; '.join(sorted(', '.join(names) for names in swept))}" if swept else nothing
         raise FolderError(f"{folder}: expected the results of a run or of one sweep, got {got}; check the path")
     (parameters,) = swept
-    loaded = [Result.load(path) for path in folders]
+    contents = {path.name: read_folder(path) for path in folders}
+    loaded = [Result(*content) for content in contents.values() if content.records]
+    if not loaded:
+        raise FolderError(f"{folder}: expected a finished trial, got none in any of its folders; run the sweep first")
+    if empty := [name for name, content in contents.items() if not content.records]:
+        loaded[0].notes.append(f"left out, because no trial has finished there: {'; '.join(empty)}")
     results = {tuple(_value(result.experiment, name) for name in parameters): result for result in loaded}
     return parameters, {point: results[point] for point in sorted(results, key=_numbers_first)}
 

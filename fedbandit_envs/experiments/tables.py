@@ -8,6 +8,8 @@ import numpy as np
 
 from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.rounds.ledger import COUNTS
 
 if TYPE_CHECKING:
@@ -122,13 +124,30 @@ TABLES: "dict[str, Callable[[Result, str, Times], Columns]]" = {
 }
 
 
-def note(what: str, shown: Collection[str], num_trials: int) -> str:
+def note(what: str, shown: Collection[str], num_trials: int, kind: str = "regret", at_steps: bool = False) -> str:
     """What the shown columns of a table are, and by which method, to be read below it.
 
-    Tables of single trials need no words.
+    Tables of single trials need no words but on their regret, if it is not the usual one.
+
+    Args:
+        what: the name of the table.
+        shown: the names of the columns that are shown.
+        num_trials: the number of trials.
+        kind: which regret.
+        at_steps: whether the table is at steps that someone has chosen, and not at checkpoints.
     """
-    if what not in ("summary", "curves", "comparisons"):
-        return ""
+    explained = []
+    if kind != "regret" and {"regret", "worst_agent", "difference"} & set(shown):
+        explained.append(f"regret: {kind}, {REGRETS[kind].help}")
+    if what in ("summary", "curves", "comparisons"):
+        explained += _methods(shown, num_trials)
+    if at_steps:
+        explained.append("between checkpoints: straight lines, and counts as at the checkpoint before")
+    return "; ".join(explained)
+
+
+def _methods(shown: Collection[str], num_trials: int) -> list[str]:
+    """By which method the numbers over trials were found."""
     interval = f"mean over {num_trials} trials"
     if num_trials == 1:
         interval = "from one trial, which has no interval"
@@ -149,7 +168,14 @@ def note(what: str, shown: Collection[str], num_trials: int) -> str:
         )
     if {*STATES, *LEDGER, "scalars"} & set(shown):
         explained.append("all other numbers: means")
-    return "; ".join(explained)
+    return explained
+
+
+def knowing_the_truth(result: "Result") -> list[str]:
+    """The labels of policies that are shown the true means, as the Oracle; only installed policies are among them."""
+    known = set(policy_names())
+    specs = [spec for spec in result.experiment.policies if spec.name in known]
+    return [spec.label for spec in specs if policy_class(spec.name).observes == "truth"]
 
 
 def _interval(name: str, band: Band, place: int) -> dict[str, float]:

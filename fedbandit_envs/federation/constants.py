@@ -44,7 +44,7 @@ def checked_constants(table: Mapping[str, Any]) -> Constants:
     one_of("context", table["context"], ("fixed", "resampled"))
     for name in ("shared_theta", "same_arms"):
         true_or_false(name, table.get(name, False))
-    for name in ("theta_bound", "context_proxy"):
+    for name in ("theta_bound", "context_proxy", "shortest", "longest"):
         if table.get(name) is not None:
             real_number(name, table[name], at_least=0)
     return Constants(**table)

@@ -10,7 +10,8 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.registration import make
-from fedbandit_envs.experiments.executors.local import Executor, make_executor, outcomes
+from fedbandit_envs.experiments.executors.local import Executor, make_executor
+from fedbandit_envs.experiments.executors.tasks import outcomes
 from fedbandit_envs.experiments.statistics import student_band
 from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.protocol.policy import observe_for

@@ -10,7 +10,8 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.envs.parallel import HiddenContextBandit
-from fedbandit_envs.experiments.executors.local import Executor, make_executor, outcomes
+from fedbandit_envs.experiments.executors.local import Executor, make_executor
+from fedbandit_envs.experiments.executors.tasks import outcomes
 from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.problems.instance import BanditInstance

@@ -133,7 +133,7 @@ def _standardised(columns: Any, label: str, names: Sequence[str], hide: Sequence
         raise ValueError(f"features: expected columns without the label, got {label!r} among them")
     if not set(names) - set(hide):
         raise ValueError(f"hide: expected at least one column that is shown, got all of {', '.join(names) or 'none'}")
-    found = {name: numbers(column(columns, name, "features"), name) for name in names}
+    found = {name: numbers(columns, name, "features") for name in names}
     check_lengths(found)
     for name, values in found.items():
         if values.size and np.ptp(values) == 0:

@@ -216,11 +216,10 @@ class BanditInstance:
         whole = self.population or self
         psi = whole.observed(observe)[1]
         known = whole.distribution.known is not None
-        ell, L = self.ell, self.L
-        if ell is None or L is None:
-            norms = np.linalg.norm(psi, axis=-1)
-            ell = float(norms.min()) if ell is None else ell
-            L = float(norms.max()) if L is None else L
+        norms = np.linalg.norm(psi, axis=-1)
+        shortest, longest = float(norms.min()), float(norms.max())
+        ell = shortest if self.ell is None else self.ell
+        L = longest if self.L is None else self.L
         return Constants(
             num_agents=whole.num_agents,
             num_arms=self.num_arms,
@@ -234,6 +233,8 @@ class BanditInstance:
             same_arms=self.same_arms and (observe != "context" or known),
             theta_bound=self.theta_bound,
             context_proxy=0.0 if observe == "context" or known else self.context_proxy,
+            shortest=shortest,
+            longest=longest,
         )
 
     def view(self, horizon: int, randomness: Randomness, observe: str = "distribution") -> View:

@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD
 from fedbandit_envs.problems.factorisation import balanced, k_means, masked_nmf
 from fedbandit_envs.problems.households import households
-from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
+from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns, refuse
 from fedbandit_envs.validation import one_of, real_number, whole_number
 
 _HELD_OUT = 0.1  # the part of the ratings on which the model is tried
@@ -23,9 +23,10 @@ class RatingsFit:
 
     R^2 is 1 minus the squared error divided by that of the mean rating: 1 is perfect, 0 is no better than the mean.
 
-    >>> print(RatingsFit(943, 1682, 100_000, 10_000, 3, 30, 0, 1.115, 0.918, 0.947))
+    >>> print(RatingsFit(943, 1682, 100_000, 10_000, 3, 30, 0, 1.115, 0.918, 0.947, 0.2))
     100000 ratings of 1682 items by 943 users
     on 10000 held-out ratings: RMSE 0.918 by rank 3 (R^2 = 0.322), 0.947 by 30 arms (R^2 = 0.279), 1.115 by the mean
+    rewards are ratings times 0.2
     """
 
     users: int  #: the number of users
@@ -38,6 +39,7 @@ class RatingsFit:
     rmse_mean: float  #: root mean squared error of the mean rating, in the units of the ratings
     rmse: float  #: that of the products of rank d
     rmse_arms: float  #: that of the arms: each item is rated as the centre of its cluster
+    reward_per_rating: float  #: the expected reward of a rating of 1: rewards are rescaled so that none is above 1
 
     @property
     def r2(self) -> float:
@@ -50,11 +52,13 @@ class RatingsFit:
         return 1 - (self.rmse_arms / self.rmse_mean) ** 2
 
     def __str__(self) -> str:
-        left_out = f"; {self.left_out} users gave nothing but 0 and are left out" if self.left_out else ""
+        gave = "user gave nothing but 0 and is" if self.left_out == 1 else "users gave nothing but 0 and are"
+        left_out = f"; {self.left_out} {gave} left out" if self.left_out else ""
         return (
             f"{self.ratings} ratings of {self.items} items by {self.users} users{left_out}\n"
             f"on {self.held_out} held-out ratings: RMSE {self.rmse:.3f} by rank {self.dim} (R^2 = {self.r2:.3f}), "
             f"{self.rmse_arms:.3f} by {self.num_arms} arms (R^2 = {self.r2_arms:.3f}), {self.rmse_mean:.3f} by the mean"
+            f"\nrewards are ratings times {self.reward_per_rating:.3g}"
         )
 
 
@@ -133,6 +137,7 @@ def from_ratings(
         rmse_mean=rmse_mean,
         rmse=rmse,
         rmse_arms=rmse_arms,
+        reward_per_rating=1 / cells.highest / scale,
     )
     return FittedProblem(
         theta / scale,
@@ -171,24 +176,24 @@ def _cells(columns: Any, user: str, item: str, rating: str) -> _Cells:
     named = {"user": user, "item": item, "rating": rating}
     found = {meaning: column(columns, name, meaning) for meaning, name in named.items()}
     check_lengths({name: found[meaning] for meaning, name in named.items()})
-    values = numbers(found["rating"], rating)
+    values = numbers(columns, rating, "rating")
     if values.size == 0:
         raise ValueError("table: expected ratings, got no rows")
-    if values.min() < 0:
-        raise ValueError(
-            f"column {rating!r}: expected ratings of at least 0, got {values.min():g}; subtract the lowest rating first"
-        )
+    negative = [
+        (int(row) + 1, f"expected a rating of at least 0, got {values[row]:g}") for row in np.flatnonzero(values < 0)
+    ]
+    refuse(columns, f"column {rating!r}", negative, remedy="subtract the lowest rating first")
     if values.max() == values.min():
         raise ValueError(f"column {rating!r}: expected ratings that differ, got {values.max():g} everywhere")
     users, items = names_of(found["user"]), names_of(found["item"])
     row, place = ({name: number for number, name in enumerate(names)} for names in (users, items))
     seen: dict[tuple[str, str], int] = {}
+    again = []
     for number, pair in enumerate(zip(map(str, found["user"]), map(str, found["item"]), strict=True), start=1):
         if seen.setdefault(pair, number) != number:
-            raise ValueError(
-                f"table, row {number}: expected one rating for each user and item, got another for user {pair[0]!r}, "
-                f"item {pair[1]!r} of row {seen[pair]}; keep one, or their mean"
-            )
+            got = f"another for user {pair[0]!r}, item {pair[1]!r} of row {seen[pair]}"
+            again.append((number, f"expected one rating for each user and item, got {got}"))
+    refuse(columns, "table", again, remedy="keep one, or their mean")
     user_numbers, item_numbers = np.array([(row[one], place[other]) for one, other in seen]).T
     return _Cells(users, items, user_numbers, item_numbers, values)
 

@@ -59,7 +59,7 @@ class Synthetic:
         return low, high
 
     def problem_shape(self) -> ProblemShape:
-        """The shape of all instances, told without drawing one."""
+        """The shape of all instances, found without drawing one."""
         feature_map = Table(self.num_arms, self.dim)
         shown = Gaussian(np.zeros((1, feature_map.context_dim)), std=self.context_std)
         return ProblemShape(self.num_agents, feature_map, shown, self.context)

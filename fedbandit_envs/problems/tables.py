@@ -18,6 +18,7 @@ from fedbandit_envs.validation import nearest
 
 Report = TypeVar("Report", covariant=True)
 _DELIMITERS = ",;\t|"
+_MOST_NAMED = 5  # faults of a table that an error names
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class FittedProblem(Generic[Report]):
     """A problem that was learnt from a table, with a report that says how well its model fits.
 
     Play it by `fb.make("fedbandit/Linear-v0", **problem.arguments)`, or save it and name the file in experiments.
-    `print(problem)` shows the report.
+    `print(problem)` shows the report and the noise.
 
     >>> from fedbandit_envs.contexts.finite import PointMass
     >>> points = PointMass([[1.0, 0.0], [0.0, 1.0]])
@@ -56,7 +57,7 @@ class FittedProblem(Generic[Report]):
         save_problem(path, **self.arguments)
 
     def __str__(self) -> str:
-        return str(self.report)
+        return f"{self.report}\nnoise_std of the rewards: {self.noise_std:.3g}"
 
 
 def read_columns(table: Any, delimiter: str | None = None) -> Mapping[str, Any]:
@@ -78,7 +79,36 @@ def read_columns(table: Any, delimiter: str | None = None) -> Mapping[str, Any]:
     )
 
 
-def _read_csv(path: Path, delimiter: str | None) -> dict[str, list[str]]:
+class CsvColumns(dict[str, list[str]]):
+    """The columns of a csv file, which also knows the line of the file in which each row ends."""
+
+    def __init__(self, names: Iterable[str]):
+        super().__init__((name, []) for name in names)
+        self.lines: list[int] = []
+
+
+def refuse(columns: Mapping[str, Any], where: str, faults: Sequence[tuple[int, str]], remedy: str = "") -> None:
+    """Raise a ValueError that names the first faults of a table, if there are any.
+
+    Args:
+        columns: the table. Faults of a csv file are named by line, those of other tables by row.
+        where: what they are found in, such as "column 'age'".
+        faults: for each fault its row, counted from 1, and what was expected and what came.
+        remedy: what to do about all of them, said once at the end.
+    """
+    if not faults:
+        return
+    lines = columns.lines if isinstance(columns, CsvColumns) else None
+    parts = [
+        f"row {row}: {what}" if lines is None else f"line {lines[row - 1]}: {what}"
+        for row, what in faults[:_MOST_NAMED]
+    ]
+    if len(faults) > _MOST_NAMED:
+        parts.append(f"and {len(faults) - _MOST_NAMED} more")
+    raise ValueError(f"{where}, {'; '.join(parts + [remedy] * bool(remedy))}")
+
+
+def _read_csv(path: Path, delimiter: str | None) -> CsvColumns:
     try:
         text = read_whole(path).decode("utf-8-sig")
     except OSError as error:
@@ -95,16 +125,17 @@ def _read_csv(path: Path, delimiter: str | None) -> dict[str, list[str]]:
         header = [name.strip() for name in next(rows, [])]
         if not header or len(set(header)) != len(header) or "" in header:
             raise ValueError(f"{path}: expected a header of different names, got {', '.join(header) or 'nothing'}")
-        columns: dict[str, list[str]] = {name: [] for name in header}
-        for row in filter(None, rows):
+        columns, faults = CsvColumns(header), []
+        for number, row in enumerate(filter(None, rows), start=1):
+            columns.lines.append(rows.line_num)
             if len(row) != len(header):
-                raise ValueError(
-                    f"{path}, line {rows.line_num}: expected {len(header)} fields as in the header, got {len(row)}"
-                )
+                faults.append((number, f"expected {len(header)} fields as in the header, got {len(row)}"))
+                continue
             for name, field in zip(header, row, strict=True):
                 columns[name].append(field.strip())
     except csv.Error as error:
         raise ValueError(f"{path}, line {rows.line_num}: expected csv, got {error}") from error
+    refuse(columns, str(path), faults)
     return columns
 
 
@@ -117,23 +148,25 @@ def column(columns: Mapping[str, Any], name: str, meaning: str) -> list[Any]:
     if values.ndim != 1:
         raise ValueError(f"column {name!r}: expected one value for each row, got an array of shape {values.shape}")
     listed: list[Any] = values.tolist()
-    for number, value in enumerate(listed, start=1):
-        if _is_missing(value):
-            raise ValueError(f"column {name!r}, row {number}: expected a value, got none; drop such rows or fill them")
+    missing = [(row, "expected a value, got none") for row, value in enumerate(listed, start=1) if _is_missing(value)]
+    refuse(columns, f"column {name!r}", missing, remedy="drop such rows or fill them")
     return listed
 
 
-def numbers(values: Sequence[Any], name: str) -> FloatArray:
-    """The values of a column as finite numbers."""
-    found = np.empty(len(values))
-    for number, value in enumerate(values, start=1):
+def numbers(columns: Mapping[str, Any], name: str, meaning: str) -> FloatArray:
+    """The values of a column as finite numbers; `meaning` is the argument that named it."""
+    found, faults = [], []
+    for row, value in enumerate(column(columns, name, meaning), start=1):
         try:
-            found[number - 1] = float(value)
+            number = float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"column {name!r}, row {number}: expected a number, got {value!r}") from None
-        if not np.isfinite(found[number - 1]):
-            raise ValueError(f"column {name!r}, row {number}: expected a finite number, got {value!r}")
-    return found
+            faults.append((row, f"expected a number, got {value!r}"))
+            continue
+        if not np.isfinite(number):
+            faults.append((row, f"expected a finite number, got {value!r}"))
+        found.append(number)
+    refuse(columns, f"column {name!r}", faults)
+    return np.array(found, dtype=np.float64)
 
 
 def names_of(values: Iterable[Any]) -> list[str]:
@@ -150,5 +183,5 @@ def check_lengths(columns: Mapping[str, Sized]) -> None:
     """Refuse columns of different lengths."""
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{length} of {name!r}" for name, length in lengths.items())
-        raise ValueError(f"table: expected columns of one length, got {told}")
+        got = ", ".join(f"{length} of {name!r}" for name, length in lengths.items())
+        raise ValueError(f"table: expected columns of one length, got {got}")

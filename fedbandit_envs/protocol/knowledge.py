@@ -35,6 +35,8 @@ class Constants:
     same_arms: bool = False  #: whether all agents are shown the same psi
     theta_bound: float | None = None  #: no theta_a is longer; None: nothing is guaranteed
     context_proxy: float | None = None  #: variance proxy of <theta_a, phi(a, c) - psi_a>; None: nothing is guaranteed
+    shortest: float | None = None  #: no psi is shorter, while noise can bring some below ell; None: not guaranteed
+    longest: float | None = None  #: no psi is longer, while noise can bring some above L; None: not guaranteed
 
 
 @dataclass(frozen=True, eq=False)

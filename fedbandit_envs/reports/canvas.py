@@ -1,9 +1,10 @@
 """The figure that all plots are drawn on: its defaults, its numbers, its legend, and how it is written to files."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import matplotlib
@@ -23,6 +24,8 @@ LOG_AXES = ("", "x", "y", "xy")
 OUTSIDE = 6  # a legend of that many entries stands beside the axes, where it hides no curve
 _LEGEND_WIDTH = 2.2  # inches that a figure gains for such a legend
 _ENTRY_HEIGHT = 0.185  # inches of an entry
+_NARROW = 5.0  # inches; a figure of less width has smaller letters, and its legend below in columns
+_SMALL, _TINY = 7.0, 6.0  # points of letters in such a figure: beside the axes, and in its legend
 # What differs from matplotlib's defaults. A value that the user has changed in `matplotlib.rcParams` wins.
 _DEFAULTS: dict[Any, Any] = {  # matplotlib types its names as literals
     "figure.figsize": [7.0, 4.5],
@@ -136,8 +139,35 @@ class LogNumbers(LogFormatter):
 
 def number_axes(axes: Axes) -> None:
     """Few, readable numbers on both axes, whatever their scales; axes with names keep them."""
-    number_axis(axes.xaxis, 6)
-    number_axis(axes.yaxis, 8)
+    width, height = _inches(axes)
+    number_axis(axes.xaxis, min(6, max(4, int(width / 0.7))))
+    number_axis(axes.yaxis, min(8, max(4, int(height / 0.35))))
+
+
+def _inches(axes: Axes) -> tuple[float, float]:
+    """Width and height of the axes, before a layout makes room for words."""
+    figure, place = axes.get_figure(root=True), axes.get_position()
+    assert figure is not None
+    return place.width * figure.get_figwidth(), place.height * figure.get_figheight()
+
+
+def is_narrow(axes: Axes) -> bool:
+    """Whether the figure is as narrow as a column of a paper, unless its layout is the user's own."""
+    figure = axes.get_figure(root=True)
+    return figure is not None and figure.get_figwidth() < _NARROW and figure.get_layout_engine() is not None
+
+
+def fit_to_width(axes: Axes) -> None:
+    """Smaller letters and markers in a narrow figure, and labels of several lines, unless the user has set a size."""
+    if not is_narrow(axes) or matplotlib.rcParams["font.size"] != matplotlib.rcParamsDefault["font.size"]:
+        return
+    axes.tick_params(labelsize=_TINY)
+    for line in axes.lines:
+        line.set_markersize(0.6 * line.get_markersize())
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        text.set_fontsize(_SMALL)
+    letters = int(72 * _inches(axes)[0] / (0.56 * _SMALL))
+    axes.set_xlabel("\n".join(part for text in axes.get_xlabel().splitlines() for part in wrap(text, letters)))
 
 
 def number_axis(axis: Axis, most: int) -> None:
@@ -168,19 +198,24 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
     """A legend of the series by their labels, which are shown letter by letter, with a note on how to read them.
 
     Args:
-        axes: where it stands; beside them if it has six entries or more.
+        axes: where it stands; beside them if it has six entries or more, and below them in a narrow figure.
         series: what each label stands for.
         note: the legend's title.
         outside: beside the axes in any case.
     """
+    narrow = is_narrow(axes)
     places: dict[str, Any] = {}
-    if outside or len(series) >= OUTSIDE:
+    if narrow:
+        places, note = _below(axes, series), " ".join(note.split())
+    elif outside or len(series) >= OUTSIDE:
         places = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+    owner = axes.get_figure(root=True) if narrow else axes
+    assert owner is not None
     with defaults():
         # matplotlib leaves out labels that begin with "_", and takes "$" for mathematics: they are set afterwards.
-        made = axes.legend(list(series.values()), [str(number) for number in range(len(series))], **places)
+        made = owner.legend(list(series.values()), [str(number) for number in range(len(series))], **places)
         if note:
-            made.set_title(note)
+            made.set_title(note, {"size": _TINY} if narrow else None)
     made.set_alignment("left")
     for label, text, handle in zip(series, made.get_texts(), made.legend_handles, strict=True):
         text.set_parse_math(False)
@@ -189,6 +224,19 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
         for part, name in ((text, "text"), (handle, "handle")):
             if part is not None and series[label].get_gid():
                 part.set_gid(f"{series[label].get_gid()}-{name}")
+
+
+def _below(axes: Axes, series: Collection[str]) -> dict[str, Any]:
+    """The place of a legend below a narrow figure, with as many columns as fit."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    widths = [0.42 + 0.6 * _TINY / 72 * len(label) for label in series]  # inches of each entry
+
+    def needed(columns: int) -> float:
+        return float(sum(part.max() for part in np.array_split(widths, columns)))
+
+    fitting = [columns for columns in range(2, len(widths) + 1) if needed(columns) <= figure.get_figwidth()]
+    return {"loc": "outside lower center", "ncols": max(fitting, default=1), "fontsize": _TINY, "columnspacing": 1.0}
 
 
 def start_at_zero(axes: Axes) -> None:

@@ -104,7 +104,7 @@ def communication(
         _leave_room_for_zero(axes, sent)
     else:
         axes.margins(x=0.1)
-    legend(axes, series, "large: mean over trials\nsmall: each trial", outside=True)  # points lie anywhere
+    legend(axes, series, "large: mean over trials,\nsmall: each trial", outside=True)  # points lie anywhere
     return figure
 
 

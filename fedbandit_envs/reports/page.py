@@ -39,7 +39,7 @@ from fedbandit_envs.reports.sections import (
 from fedbandit_envs.reports.series import series_key
 
 REPORT_FILE = "report.html"
-_MOST_TOLD = 6  # results of which the headline speaks
+_MOST_NAMED = 6  # results of which the headline speaks
 
 
 def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
@@ -113,7 +113,7 @@ def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]], folder: 
         ]
     else:
         title, kinds = f"{folder}: {len(results)} results", ["regret"]
-        first = [f"{name}: {headline(result)[0]}" for name, result in list(results.items())[:_MOST_TOLD]]
+        first = [f"{name}: {headline(result)[0]}" for name, result in list(results.items())[:_MOST_NAMED]]
         lines = verdict_lines(verdicts) if verdicts else first
         data = {f"regret{place}-regret": curve_data(result, "regret") for place, result in enumerate(results.values())}
         body = [verdict_section(verdicts) if verdicts else "", *_sweep_sections(results, plots)]

@@ -61,11 +61,11 @@ def headline(result: Result) -> list[str]:
     """What a reader wants to know first, in a few sentences."""
     summary = result.table()
     rows = sorted(range(len(result.labels)), key=lambda row: summary["regret"][row])
-    told = [
+    lowest = [
         f"{summary['policy'][row]} {number(summary['regret'][row])}{_interval(summary, row, 'regret')}"
         for row in rows[:3]
     ]
-    lines = [f"Least regret per agent at the end: {'; then '.join(told)}."]
+    lines = [f"Least regret per agent at the end: {'; then '.join(lowest)}."]
     done, wanted = len(result.trials), result.experiment.trials
     whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
     lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
@@ -234,9 +234,9 @@ def settings_section(results: Mapping[str, Result]) -> str:
     packages = ("fedbandit-envs", "numpy", "scipy", "matplotlib")
     versions = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in packages)]
     computed = [", ".join(f"{n} {v}" for n, v in one.items()) for each in results.values() for one in each.provenance]
-    told = [f"Runs were computed with {text}." for text in dict.fromkeys(computed)]
-    told += [note for result in results.values() for note in result.notes]
-    written = facts([*told, f"This page was written with {', '.join(versions)}."])
+    origins = [f"Runs were computed with {text}." for text in dict.fromkeys(computed)]
+    origins += [note for result in results.values() for note in result.notes]
+    written = facts([*origins, f"This page was written with {', '.join(versions)}."])
     return section("settings", "Configuration", how, f"<pre>{escape(command)}</pre>", texts, written)
 
 
@@ -254,5 +254,5 @@ def verdict_section(rows: list[dict[str, Any]]) -> str:
 def verdict_lines(rows: list[dict[str, Any]]) -> list[str]:
     """The number of verdicts of each sort, in one sentence."""
     sorts = [row.get("verdict") for row in rows]
-    told = ", ".join(f"{sorts.count(sort)} {sort}" for sort in ("holds", "fails", "undecided", "not claimed"))
-    return [f"{len(rows)} statements of the paper: {told}."]
+    counts = ", ".join(f"{sorts.count(sort)} {sort}" for sort in ("holds", "fails", "undecided", "not claimed"))
+    return [f"{len(rows)} statements of the paper: {counts}."]

@@ -9,7 +9,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.statistics import Band, student_band
-from fedbandit_envs.reports.canvas import defaults, number_axes, scale_axes, start_at_zero
+from fedbandit_envs.reports.canvas import defaults, fit_to_width, number_axes, scale_axes, start_at_zero
 from fedbandit_envs.reports.styles import styles
 from fedbandit_envs.validation import one_of
 
@@ -102,3 +102,4 @@ def finish(axes: "Axes", x: str, y: str, title: str, log: str) -> None:
     start_at_zero(axes)
     scale_axes(axes, log)
     number_axes(axes)
+    fit_to_width(axes)

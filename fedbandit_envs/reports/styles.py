@@ -1,7 +1,8 @@
 """Colours, lines and markers: tied to policies by name, so that a policy looks the same in every figure.
 
 The policies of the package have entries of their own. Any other policy gets an entry by a rule that depends on its
-label alone, unless another policy of the same figure has it already; then it gets the next free one.
+label alone. Where another policy of the same figure has the same colour already, it gets the next entry whose colour is
+free; only a figure of more policies than colours repeats a colour, with another line and another marker.
 """
 
 import hashlib
@@ -53,7 +54,7 @@ def style(number: int) -> dict[str, Any]:
 
 
 def styles(labels: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The style of each series of a figure, by label; no two are equal up to 50 series.
+    """The style of each series of a figure, by label; no two share a colour up to 10 series, or are equal up to 50.
 
     Args:
         labels: what the series are called in the figure.
@@ -64,8 +65,7 @@ def styles(labels: Sequence[str], names: Sequence[str] | None = None) -> dict[st
     """
     names = labels if names is None else names
     found: dict[str, int] = {}
-    # A label that is a policy's plain name comes first, so that variants of the policy don't take its entry.
-    order = sorted(zip(labels, names, strict=True), key=lambda pair: (pair[1] not in _OWN, pair[0] != pair[1]))
+    order = sorted(zip(labels, names, strict=True), key=_precedence)
     for label, name in order:
         wanted = _OWN.index(name) if name in _OWN else _by_rule(label)
         if name in _OWN and wanted in found.values():
@@ -80,7 +80,17 @@ def _by_rule(label: str) -> int:
     return len(_OWN) + first % (ENTRIES - len(_OWN))
 
 
+def _precedence(pair: tuple[str, str]) -> tuple[bool, bool, int]:
+    """A key by which label and name of a series are sorted: who comes first keeps the wanted entry.
+
+    A label that is a policy's plain name comes before variants of the policy, so that they don't take its entry.
+    """
+    label, name = pair
+    return name not in _OWN, label != name, _OWN.index(name) if name in _OWN else 0
+
+
 def _free(wanted: int, taken: Sequence[int]) -> int:
-    """The wanted entry, or the next one that is used least: a figure of more series than entries repeats them."""
+    """The wanted entry, or the next one whose colour is used least; more series than entries repeat them."""
+    colours = [entry % len(COLOURS) for entry in taken]
     places = [(wanted + step) % ENTRIES for step in range(ENTRIES)]
-    return min(places, key=taken.count)
+    return min(places, key=lambda place: (colours.count(place % len(COLOURS)), taken.count(place)))

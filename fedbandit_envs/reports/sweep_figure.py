@@ -49,6 +49,8 @@ def regret_over_grid(
         axes.set_title(point_name(parameters[1:], others).replace(",", ", "), fontsize="medium")
         if number > 0 and axes.get_legend() is not None:
             axes.get_legend().remove()  # it is the same in all panels
+    for repeated in figure.legends[1:]:
+        repeated.remove()
     for axes in places[len(panels) :]:
         axes.remove()
     limits = [axes.get_ylim() for axes in figure.axes]

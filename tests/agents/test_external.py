@@ -57,11 +57,12 @@ def test_an_agent_decides_the_same_in_any_block(function):
         assert np.array_equal(play(from_callable(function), blocks=blocks).pulls, whole.pulls)
 
 
-def test_a_run_can_be_stopped_and_resumed():
-    def rounds():
-        return fb.CommunicationRounds(fb.make("fedbandit/Synthetic-v0", **PROBLEM), from_callable(softmax))
+def rounds(**keywords):
+    return fb.CommunicationRounds(fb.make("fedbandit/Synthetic-v0", **PROBLEM), from_callable(softmax, **keywords))
 
-    first, second = rounds(), rounds()
+
+def test_a_run_can_be_stopped_and_resumed():
+    first, second = rounds(version="1"), rounds(version="1")
     first.reset(seed=3)
     for _ in range(17):
         first.advance()
@@ -69,6 +70,13 @@ def test_a_run_can_be_stopped_and_resumed():
     while not second.done:
         second.advance()
     assert np.array_equal(second.history().pulls, play(from_callable(softmax)).pulls)
+
+
+def test_a_function_without_a_version_does_not_go_on_with_the_run_of_another():
+    first = rounds()
+    first.reset(seed=3)
+    with pytest.raises(ValueError, match=r"expected one of this run .*, got one of another run"):
+        rounds().restore(first.snapshot())
 
 
 def test_nothing_is_sent():

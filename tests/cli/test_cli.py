@@ -375,6 +375,10 @@ def test_only_a_few_of_many_failures_are_shown(capsys: pytest.CaptureFixture[str
         (["sweep", *QUICK, "--policy", "Uniform", "--over", "dimm=2,3"], "did you mean 'dim'"),
         (["sweep", *QUICK, "--policy", "Fed-PE", "--over", "Fed-PE.delt=0.1"], "did you mean 'delta'"),
         (["reproduce", "--trials", "0", "--out", "x"], "trials: expected a whole number of at least 1"),
+        (["run", "x.py"], "got a program; start it with `python x.py`, or use a policy of it with --policy x:"),
+        (["run", *QUICK, "--policy", "Uniform", "--set", "seed=3"], "got 'seed=3'; use --seed 3"),
+        (["run", "--env", "my.npz", "--policy", "Uniform"], "got the file my.npz; use --env File --set path=my.npz"),
+        (["run", *QUICK, "--policy", "Uniform,Fed-PE delta=0.2"], "--policy Uniform --policy 'Fed-PE delta=0.2'"),
     ],
 )
 def test_wrong_settings_give_exit_code_2_and_one_line(
@@ -411,6 +415,22 @@ def test_wrong_grammar_gives_exit_code_2() -> None:
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", *QUICK, "--policy", "Uniform", "--trails", "3"], "got --trails; did you mean '--trials'"),
+        (["plot", "folder", "--fgure=regret"], "got --fgure=regret; did you mean '--figure'"),
+        (["report", "one", "two"], "fedbandit report: error: expected the arguments of its --help, got two\n"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_the_nearest(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert message in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback() -> None:
@@ -461,10 +481,23 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("command", [["run"], ["sweep", "--over", "dim=2,3"]])
+def test_a_reader_that_leaves_early_still_gets_all_files(command: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [*FEDBANDIT, *command, *QUICK, "--policy", "Uniform", "--executor", "serial", "--out", str(out)]
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert run.stdout is not None
+    run.stdout.close()
+    run.wait()
+    assert (out / ("report.html" if command == ["run"] else "sweep.pdf")).exists()
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
         ("3", 3),
+        ("(0.1, 0.2)", [0.1, 0.2]),
+        ("(not a pair)", "(not a pair)"),
         ("2**17", 131072),
         ("2^3", 8),
         ("0.5", 0.5),

@@ -46,9 +46,35 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("more", [[], ["--table", "curves"], ["--table", "comparisons", "--format", "csv"]])
 def test_steps_after_the_horizon_are_refused(folder: str, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "expected a step from 0 to 64, the horizon of these runs, got 100000" in refusal(
+    assert "--at: expected steps from 1 to 64, the horizon of these runs, got 100000" in refusal(
         [folder, "--at", "10,100000", *more], capsys
     )
+
+
+def test_the_step_before_the_first_is_refused(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--at: expected steps from 1 to 64, the horizon of these runs, got 0" in refusal(
+        [folder, "--at", "0"], capsys
+    )
+
+
+def test_what_lies_between_checkpoints_is_told(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "between checkpoints: straight lines, and counts as at the checkpoint before"
+    assert " ".join(shown([folder, "--at", "10"], capsys).split()).count(told) == 2  # curves and comparisons
+    assert told in " ".join(shown([folder, "--at", "10", "--table", "paths"], capsys).split())
+    assert "between checkpoints" not in shown([folder], capsys)
+
+
+def test_another_kind_of_regret_is_named_below_the_numbers(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--table", "summary"], ["--table", "trials"], ["--table", "comparisons"]):
+        text = " ".join(shown([folder, "--kind", "paper_regret", *more], capsys).split())
+        assert "regret: paper_regret, against the best arm under mu_i by the true means" in text
+        assert "against the best arm" not in shown([folder, *more], capsys)
+
+
+def test_the_notes_of_a_sweep_stand_once_at_its_end(swept: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(shown([swept], capsys).split())
+    assert text.count("p_holm: the p-value with Holm's correction") == 1
+    assert text.count("time_to_settle: median step") == 1
 
 
 def test_at_adds_steps_to_the_end(folder: str, capsys: pytest.CaptureFixture[str]) -> None:

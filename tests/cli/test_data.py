@@ -32,7 +32,11 @@ def test_ratings_become_a_problem_that_runs(
     assert "400 ratings of 20 items by 20 users" in told
     assert "written to my.npz; next: fedbandit run --env File --set path=my.npz" in told
     names = {"user": "who", "item": "film", "rating": "stars"}
-    fb.from_ratings("ratings.csv", **names, num_arms=2, dim=2, num_agents=6).save("same.npz")
+    problem = fb.from_ratings("ratings.csv", **names, num_arms=2, dim=2, num_agents=6)
+    assert f"rewards are ratings times {problem.report.reward_per_rating:.3g}\n" in told
+    assert f"noise_std of the rewards: {problem.noise_std:.3g}\n" in told
+    assert f"--policy 'Fed-PECD sigma={problem.noise_std:.3g}'" in told
+    problem.save("same.npz")
     assert Path("my.npz").read_bytes() == Path("same.npz").read_bytes()
     settings = ["--set", "path=my.npz", "--set", "max_cycles=64", "--trials", "1", "--executor", "serial"]
     assert main(["run", "--env", "File", "--policy", "Fed-PECD", *settings]) == 0

@@ -40,3 +40,35 @@ def test_policies_that_eliminate_nothing_get_no_advice() -> None:
 def test_agents_without_a_second_best_arm_get_no_advice() -> None:
     same = {"theta": [[1.0, 0.0]] * 2, "features": [[[1.0, 0.0], [1.0, 0.0]]] * 3, "max_cycles": 16}
     assert advice(fb.run(fb.Experiment("fedbandit/Linear-v0", ["Fed-PE"], same, trials=1), executor="serial")) == []
+
+
+def _advice(policy: str, gap: float, noise_std: float) -> str:
+    """The advice after a short run of two arms, whose means differ by `gap` for every agent."""
+    arguments = {"theta": [[gap, 0.0], [0.0, gap]], "features": [[[1.0, 0.0], [1.0, 0.0]]] * 3, "max_cycles": 16}
+    experiment = fb.Experiment("Linear", [policy], {**arguments, "noise_std": noise_std}, trials=1)
+    (line,) = advice(fb.run(experiment, executor="serial"))
+    return line
+
+
+def test_widths_for_other_noise_are_named_before_longer_runs() -> None:
+    line = _advice("Fed-PE", gap=0.1, noise_std=0.108)
+    assert line.endswith("Its widths assume sigma = 1, the noise here is 0.108: try sigma=0.108.")
+    assert "max_cycles" not in line
+
+
+@pytest.mark.parametrize("policy", ["Fed-PE", "KK-UCB"])
+def test_bounds_for_less_noise_than_there_is_are_named_for_every_policy(policy: str) -> None:
+    line = _advice(policy, gap=0.1, noise_std=2.0)
+    assert line.endswith("sigma = 1, the noise here is 2, so its bounds need not hold: try sigma=2.")
+
+
+def test_widths_for_the_right_noise_are_left_alone() -> None:
+    line = _advice("Fed-PE", gap=0.5, noise_std=0.6)
+    assert "sigma" not in line
+    assert line.endswith("shows the gain.")
+
+
+def test_very_long_runs_are_advised_with_the_reason() -> None:
+    line = _advice("Fed-PE", gap=0.001, noise_std=1.0)
+    assert "Gaps here are about 0.001" in line
+    assert line.endswith("to show a gain, and a problem with larger gaps less.")

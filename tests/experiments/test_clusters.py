@@ -17,7 +17,8 @@ from experiment_policies import die, double, threads_of_linear_algebra
 from proc import children_of, listening
 
 from fedbandit_envs import Experiment, PolicySpec, policy_names, register_policy, run
-from fedbandit_envs.experiments.executors.local import make_executor, outcomes
+from fedbandit_envs.experiments.executors.local import make_executor
+from fedbandit_envs.experiments.executors.tasks import outcomes
 from fedbandit_envs.experiments.failures import FailedTrials
 
 CLUSTERS = [pytest.param("ray", marks=pytest.mark.ray), pytest.param("dask", marks=pytest.mark.dask)]

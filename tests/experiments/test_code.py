@@ -54,10 +54,17 @@ CHANGES = {
 }
 
 
-def typed(program: str, *folders: Path) -> list[str]:
-    """What a program prints that is no file, as a notebook's is none; sets are in another order each time."""
+def typed(program: str, *folders: Path, site: bool = True) -> list[str]:
+    """What a program prints that is no file, as a notebook's is none; sets are in another order each time.
+
+    Args:
+        program: the program.
+        folders: where modules are looked for first.
+        site: whether installed packages can come before these folders, as those that can be edited do.
+    """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, folders), *filter(None, sys.path)])}
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, env=environment)
+    command = [sys.executable, *([] if site else ["-S"]), "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.split("\n")[:-1]
 
@@ -120,16 +127,17 @@ def test_the_hash_does_not_depend_on_where_the_package_is_installed(tmp_path: Pa
     import fedbandit_agents
     import fedbandit_baselines
 
-    installed = tmp_path / "site-packages"
-    for package in (fb, fedbandit_agents, fedbandit_baselines):
-        source = Path(str(package.__file__)).parent
-        shutil.copytree(source.resolve(), installed / source.name, ignore=shutil.ignore_patterns("__pycache__"))
     program = FILED.replace("own_policy:Mine", policy)
     program += "import fedbandit_baselines; print(fedbandit_baselines.__file__)\n"
-    here, there = typed(program), typed(program, installed)
-    assert "site-packages" in there[1]
-    assert "site-packages" not in here[1]
-    assert here[0] == there[0]
+    found = []
+    for folder in (tmp_path / "site-packages", tmp_path / "elsewhere"):
+        for package in (fb, fedbandit_agents, fedbandit_baselines):
+            source = Path(str(package.__file__)).parent
+            shutil.copytree(source.resolve(), folder / package.__name__, ignore=shutil.ignore_patterns("__pycache__"))
+        digest, file = typed(program, folder, site=False)
+        assert Path(file).is_relative_to(folder)
+        found.append(digest)
+    assert found[0] == found[1] == typed(program)[0]
 
 
 EDITED = """

@@ -13,7 +13,8 @@ from experiment_policies import die, double, sleep_and_tell, small, threads_of_l
 
 from fedbandit_envs import run
 from fedbandit_envs.experiments.executors import local as executors
-from fedbandit_envs.experiments.executors.local import Processes, Serial, WorkerLost, make_executor, outcomes
+from fedbandit_envs.experiments.executors.local import Processes, Serial, make_executor
+from fedbandit_envs.experiments.executors.tasks import WorkerLost, outcomes
 
 
 def collected(executor: executors.Executor, fn: Any, tasks: list[tuple[Any, ...]]) -> dict[int, Any]:

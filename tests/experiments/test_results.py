@@ -46,6 +46,11 @@ def test_curves_at_other_times_are_straight_lines_from_zero(result: fb.Result) -
     np.testing.assert_allclose(result.curve("first arm", "active_arms", times=[0, 8])[0], [3, 3])
 
 
+def test_counts_at_other_times_are_those_of_the_checkpoint_before(result: fb.Result) -> None:
+    assert result.steps("first arm").tolist() == [2, 4, 6, 8]
+    assert result.curve("first arm", "scalars", times=[0, 1, 2, 3, 5, 7])[0].tolist() == [0, 0, 2, 2, 4, 6]
+
+
 def test_communication_is_counted_up_to_each_checkpoint(result: fb.Result) -> None:
     # One scalar per agent after each piece but the last, after which nothing is sent.
     assert result.curve("first arm", "scalars")[0].tolist() == [2, 4, 6, 6]

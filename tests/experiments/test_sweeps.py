@@ -82,11 +82,31 @@ def test_what_can_not_be_swept_is_refused_before_anything_is_computed(
     assert not (tmp_path / "out").exists()
 
 
-def test_two_sweeps_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+def test_another_sweep_or_a_run_in_the_folder_of_a_sweep_is_refused(tmp_path: Path) -> None:
     sweep(SMALL, {"num_agents": [2], "dropout": [0.0]}, tmp_path, "serial")
-    sweep(SMALL, {"dim": [2]}, tmp_path, "serial")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FolderError, match="for a sweep over dim, got one that holds a sweep over num_agents, dropout"):
+        sweep(SMALL, {"dim": [2]}, tmp_path, "serial")
+    with pytest.raises(FolderError, match="expected a folder for a run, got one that holds a sweep over num_agents, d"):
+        fb.run(SMALL, tmp_path, "serial")
+    assert sorted(tmp_path.rglob("*")) == before
+    sweep(SMALL, {"num_agents": [4], "dropout": [0.0]}, tmp_path, "serial")
+    assert list(load_sweep(tmp_path)[1]) == [(2, 0.0), (4, 0.0)]
+
+
+def test_a_sweep_in_the_folder_of_a_run_is_refused(tmp_path: Path) -> None:
+    fb.run(SMALL, tmp_path, "serial")
+    with pytest.raises(FolderError, match="expected a folder for a sweep over dim, got one that holds a run; choose"):
+        sweep(SMALL, {"dim": [2]}, tmp_path, "serial")
+    assert not (tmp_path / "dim=2").exists()
+
+
+def test_two_sweeps_that_were_copied_into_one_folder_are_told_apart(tmp_path: Path) -> None:
+    sweep(SMALL, {"num_agents": [2], "dropout": [0.0]}, tmp_path / "one", "serial")
+    sweep(SMALL, {"dim": [2]}, tmp_path / "other", "serial")
+    (tmp_path / "other" / "dim=2").rename(tmp_path / "one" / "dim=2")
     with pytest.raises(FolderError, match="expected the results of a run or of one sweep, got sweeps over dim; num_ag"):
-        load_sweep(tmp_path)
+        load_sweep(tmp_path / "one")
 
 
 def test_the_figure_has_a_panel_for_each_value_of_the_other_parameters() -> None:

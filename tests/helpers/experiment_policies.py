@@ -71,6 +71,26 @@ class Sleeps(OneArm):
 
 
 @dataclass(frozen=True)
+class Hangs(OneArm):
+    """Never comes back in the trials that a share of random numbers says; leaves its process's id in a folder."""
+
+    share: float = 0.4
+    folder: str = ""
+    how: str = "sleeps"
+
+    def agents(self, view: fb.View) -> "OneArmAgents":
+        if self.folder:
+            (Path(self.folder) / str(os.getpid())).touch()
+        if view.randomness.draws(0).uniforms()[0] < self.share:
+            if self.how == "is stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif self.how == "computes":
+                pow(3, 10**8)  # in compiled code, where no other thread of the process can run
+            time.sleep(600)
+        return super().agents(view)
+
+
+@dataclass(frozen=True)
 class Marks(OneArm):
     """Leaves a file in a folder whenever it begins, and another one when it has taken its time."""
 
@@ -95,6 +115,7 @@ class TwoArgumentsError(Exception):
 
 def register() -> None:
     policies = {"Test-One-Arm": OneArm, "Test-Fails": FailsSometimes, "Test-Sleeps": Sleeps, "Test-Marks": Marks}
+    policies["Test-Hangs"] = Hangs
     for name, policy in policies.items():
         if name not in policy_names():
             register_policy(name, policy)
@@ -120,6 +141,11 @@ def threads_of_linear_algebra() -> str | None:
 def sleep_and_tell(folder: str, seconds: float) -> None:
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(seconds)
+
+
+def compute_and_tell(folder: str) -> None:
+    (Path(folder) / str(os.getpid())).touch()
+    pow(3, 10**8)  # in compiled code, where no other thread of the process can run
 
 
 def small(trials: int = 5, **changes: Any) -> fb.Experiment:

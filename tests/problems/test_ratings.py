@@ -119,7 +119,7 @@ def test_users_who_gave_nothing_but_zero_are_no_agents():
     table["stars"] = np.where(table["who"] == 7, 0.0, table["stars"])
     problem = learnt(table)
     assert problem.contexts.num_agents == 29
-    assert "1 users gave nothing but 0 and are left out" in str(problem)
+    assert "1 user gave nothing but 0 and is left out" in str(problem)
 
 
 def test_a_learnt_problem_plays_the_same_from_memory_and_from_its_file(tmp_path):
@@ -161,7 +161,7 @@ def test_the_missing_value_of_pandas_is_a_hole():
     [
         (changed("stars", 9, "good"), {}, "column 'stars', row 10: expected a number, got 'good'"),
         (changed("stars", 9, float("inf")), {}, "column 'stars', row 10: expected a finite number"),
-        (changed("stars", 9, -1.0), {}, "expected ratings of at least 0, got -1; subtract the lowest"),
+        (changed("stars", 9, -1.0), {}, "expected a rating of at least 0, got -1; subtract the lowest"),
         (rank_two() | {"stars": np.full(len(rank_two()["who"]), 3)}, {}, "expected ratings that differ, got 3"),
         ({name: [*values, values[0]] for name, values in rank_two().items()}, {}, "got another for user '0', item"),
         (

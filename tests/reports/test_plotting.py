@@ -90,6 +90,21 @@ def test_the_policies_of_the_package_have_their_own_styles_whatever_is_drawn_bes
     assert together["Fed-PE"]["color"] != together["Fed-PECD"]["color"]
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["Fed-CI", "Exact-Thompson"],  # their own entries have the same colour
+        [f"Mine-{number}" for number in range(10)],
+        *([f"half-{number}", "Fed-PECD", "Fed-PE"] for number in range(20)),
+    ],
+)
+def test_no_two_policies_of_a_figure_share_a_colour_while_there_are_colours(labels: list[str]) -> None:
+    styles = plotting.styles(labels)
+    assert len({styles[label]["color"] for label in labels}) == len(labels)
+    for label in {"Fed-CI", "Fed-PECD", "Fed-PE"} & set(labels):
+        assert styles[label] == plotting.styles([label])[label]
+
+
 def test_a_policy_looks_the_same_under_another_label_and_its_variants_look_different() -> None:
     assert plotting.styles(["exact (Fed-PE)"], ["Fed-PE"])["exact (Fed-PE)"] == plotting.styles(["Fed-PE"])["Fed-PE"]
     two = plotting.styles(["Fed-PE (delta=0.2)", "Fed-PE"], ["Fed-PE", "Fed-PE"])
@@ -400,3 +415,18 @@ def test_the_command_line_chooses_axes_size_title_and_policies(tmp_path: Path) -
     assert "Fed-PECD" not in drawn
     assert main(["plot", str(tmp_path), "--log-axes", "y", "--out", str(tmp_path / "all")]) == 0
     assert main(["plot", str(tmp_path), "--size", "5 by 3"]) == 2
+
+
+def test_a_figure_of_a_column_has_few_ticks_and_its_legend_below(many: fb.Result) -> None:
+    figure = plotting.regret(many, size=(3.3, 2.2))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    renderer: Any = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent(renderer) for text in axes.get_xticklabels() if text.get_text()]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    (below,) = figure.legends
+    assert [text.get_text() for text in below.get_texts()] == many.labels
+    assert below.get_window_extent(renderer).y1 < axes.get_tightbbox(renderer).y0
+    assert below.get_window_extent(renderer).x1 <= figure.bbox.x1
+    assert axes.get_window_extent(renderer).width > 0.7 * figure.bbox.width
+    assert plotting.regret(many).legends == []

@@ -10,13 +10,15 @@ import fedbandit_envs as fb
 from fedbandit_agents.phased.elimination import PhasedElimination
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.plans import ProtocolError
+from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.rounds.attacks import ATTACKS, Attackers
 from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import CommunicationRounds
 
 FEDERATED = ["Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE", "DisLinUCB"]
-CONSTANTS = Constants(4, 2, 2, 1000, ell=0.5, L=1.0, noise_std=1.0, context="fixed", theta_bound=1.0, context_proxy=0.0)
+GUARANTEED = {"theta_bound": 1.0, "context_proxy": 0.0, "shortest": 0.5, "longest": 1.0}
+CONSTANTS = Constants(4, 2, 2, 1000, ell=0.5, L=1.0, noise_std=1.0, context="fixed", **GUARANTEED)
 THETA = np.arange(1.0, 13.0).reshape(3, 2, 2)
 REPORT = fb.Message("estimates", {"theta": THETA, "arms": np.ones((3, 2), dtype=np.int64)}, np.array([0, 2, 3]))
 
@@ -141,10 +143,10 @@ def test_an_active_set_without_arms_is_refused() -> None:
 
 def test_features_that_cannot_be_are_refused() -> None:
     server = fb.make_policy("Collaborative").server(fb.ServerView.of_run(CONSTANTS, seed=0))
-    psi = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 3.1]], [[0.0, 0.0], [0.0, 1.0]]])
+    psi = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.1]], [[0.0, 0.0], [0.0, 1.0]]])
     theta = np.array([HONEST, HONEST, HONEST])
     up = fb.Message("estimates", {"theta": theta, "psi": psi}, np.array([0, 1, 3]), {"theta": np.ones((3, 2), bool)})
-    assert server.refuses(up) == {1: "sent features of norm 3.1 for arm 1", 3: "sent features of norm 0 for arm 0"}
+    assert server.refuses(up) == {1: "sent features of norm 1.1 for arm 1", 3: "sent features of norm 0 for arm 0"}
 
 
 def sums(**changed: tuple[np.ndarray, np.ndarray]) -> dict[int, str]:
@@ -167,7 +169,22 @@ def test_sums_that_cannot_be_are_refused() -> None:
     assert sums(one=(np.diag([4.0, -0.1]), one)) == {1: "sent a matrix with a negative eigenvalue in gram"}
     assert sums(one=(np.array([[4.0, 1.0], [0.0, 4.0]]), one)) == {1: "sent a matrix that is not symmetric in gram"}
     assert sums(one=(np.diag([70.0, 0.0]), one)) == {1: "sent matrices of trace 74 in gram, at most 64 can be"}
+    less = {1: "sent a matrix of trace 0.1 for arm 0 in gram, less than a pull"}
+    assert sums(one=(np.diag([0.1, 0.0]), np.zeros(2))) == less
     assert sums(one=(four, np.array([np.nan, 0.0]))) == {1: "sent NaN or infinity in moments"}
+
+
+@pytest.mark.parametrize("policy", ["Fed-PECD", "Fed-PE", "Collaborative", "Shared-Theta-Fed-PE", "DisLinUCB"])
+@pytest.mark.parametrize("error", ["classical", "berkson"])
+@pytest.mark.parametrize("context_std", [0.05, 0.3, 0.6])
+def test_no_honest_report_is_refused_however_noisy_the_contexts(policy: str, error: str, context_std: float) -> None:
+    """Noise brings some psi out of [ell, L]; a bound by ell refused 2 to 7 honest reports of 8 such runs."""
+    made = fb.make_policy(policy)
+    env = fb.make(
+        "fedbandit/Synthetic-v0", num_agents=30, max_cycles=2000, error=error, context_std=context_std,
+        observe=observe_for(made),
+    )  # fmt: skip
+    assert [fault for seed in range(8) for fault in fb.play(env, made, seed=seed).faults] == []
 
 
 def test_a_refused_report_is_a_fault_that_was_charged_and_the_server_never_saw() -> None:
@@ -282,7 +299,7 @@ def test_an_experiment_names_its_attackers() -> None:
     assert attacked.faults() == Faults(attackers=Attackers("scale", 0.2))
     assert experiment.faults() is None
     assert fb.Experiment.from_table(attacked.table()) == attacked
-    assert attacked.fingerprint() != experiment.fingerprint()
+    assert attacked.problem() != experiment.problem()
     with pytest.raises(ValueError, match="attack: expected"):
         experiment.with_argument("attack", "shouting")
     final = [fb.run(one, executor="serial").final("Fed-PECD")[0] for one in (experiment, attacked)]

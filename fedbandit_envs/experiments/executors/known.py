@@ -1,6 +1,6 @@
-"""What a program has added to the library, told to its worker processes.
+"""What a program has added to the library, as its worker processes must know it.
 
-Classes that a worker can import are told by their address. Others, as those of a notebook, are sent with their code, by
+Classes that a worker can import are sent as their address. Others, as those of a notebook, are sent with their code, by
 cloudpickle. That happens between our own processes only, and is never written to a file.
 """
 

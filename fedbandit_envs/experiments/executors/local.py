@@ -4,8 +4,10 @@ Results do not depend on the executor that computed them.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -13,18 +15,16 @@ from fedbandit_envs.experiments.executors.known import Known, know, known_here
 from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
 from fedbandit_envs.validation import one_of, whole_number
 
-_ATTEMPTS = 3  # how often a task is tried whose worker dies, before the task itself is blamed
-
-
-class WorkerLost(RuntimeError):
-    """The process that computed a task died, every time it was tried."""
+_END_WITH_PARENT = 1  # the number of PR_SET_PDEATHSIG
+_GRACE = 5.0  # seconds in which a worker without a task must end by itself
 
 
 class Executor(Protocol):
     """The contract of an executor: a context manager that computes functions.
 
     To write one, define these four members and enter it in `EXECUTORS`; `Serial` is the shortest example. When a
-    worker is lost, the future of its task must raise `BrokenExecutor`.
+    worker is lost, the future of its task must raise `BrokenExecutor`. An executor that can end its workers in the
+    middle of their tasks has one more method, `end_workers()`; a time limit for trials needs it.
     """
 
     workers: int  #: how many tasks are computed at the same time
@@ -81,6 +81,7 @@ class Processes:
     def __init__(self, workers: int | None = None):
         self.workers = processors() if workers is None else whole_number("workers", workers, at_least=1)
         self._pool: Any = None
+        self._started: list[Any] = []  # the worker processes of the pool
         self._environment: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
@@ -89,7 +90,7 @@ class Processes:
         os.environ.update(ONE_THREAD_ENVIRONMENT)
         try:
             self._start()
-            self._pool.submit(os.getpid).result()
+            self.submit(os.getpid).result()
         except BrokenExecutor as error:
             self.__exit__(type(error), error, None)
             raise RuntimeError(
@@ -105,24 +106,30 @@ class Processes:
         self._pool = ProcessPoolExecutor(
             self.workers, get_context("spawn"), initializer=_start_worker, initargs=(known_here(),)
         )
+        self._started = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand `fn(*args)` to a worker; both must be picklable."""
         try:
-            return self._pool.submit(fn, *args)
+            future = self._pool.submit(fn, *args)
         except BrokenExecutor:
-            self._pool.shutdown(wait=False)
+            self.end_workers()
+            self._pool.shutdown()
             self._start()
-            return self._pool.submit(fn, *args)
+            future = self._pool.submit(fn, *args)
+        self._started = list((self._pool._processes or {}).values()) or self._started
+        return future
+
+    def end_workers(self) -> None:
+        """End all workers at once, also stopped ones; the futures of their tasks raise `BrokenExecutor`."""
+        for process in self._started:
+            process.kill()  # a stopped process would not hear a gentler signal
+        _have_ended(self._started)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        processes = list((getattr(self._pool, "_processes", None) or {}).values())
-        self._pool.shutdown(wait=kind is None, cancel_futures=True)
-        if kind is not None:
-            for process in processes:
-                process.terminate()
-            for process in processes:
-                process.join()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if kind is not None or not _have_ended(self._started):
+            self.end_workers()
         for name, value in self._environment.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -130,8 +137,24 @@ class Processes:
                 os.environ[name] = value
 
 
+def _have_ended(processes: list[Any]) -> bool:
+    """Whether processes end within seconds; one that was stopped by a signal does not."""
+    from multiprocessing.connection import wait as wait_for_one
+
+    ending = {process.sentinel for process in processes}
+    end = time.monotonic() + _GRACE
+    while ending and (left := end - time.monotonic()) > 0:
+        ending -= set(wait_for_one(list(ending), left))
+    if ending:
+        return False
+    for process in processes:
+        process.join()  # it has closed its files; the rest takes a moment
+    return True
+
+
 def _start_worker(known: Known) -> None:
     """Prepare a worker: leave Ctrl-C to the parent, end with the parent even if it is killed, know what it knows."""
+    import ctypes
     import signal
     import threading
     from multiprocessing import parent_process
@@ -145,6 +168,8 @@ def _start_worker(known: Known) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    if sys.platform == "linux":  # in a long call of compiled code that thread does not run; the system ends it anyway
+        ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     know(known)
 
 
@@ -218,63 +243,3 @@ def executor_help() -> str:
     """
     *first, last = (kind.help for kind in EXECUTORS.values())
     return f"{', '.join(first)} or {last}"
-
-
-def outcomes(
-    executor: Executor, fn: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]
-) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Compute all tasks, and yield each with its result, or with the exception that it raised, as they finish.
-
-    When a worker dies, it is unknown which of the running tasks killed it. So each of these tasks is tried again alone,
-    and only a task that loses its worker every time ends as `WorkerLost`.
-
-    Args:
-        executor: who computes; it must have been entered.
-        fn: what is computed.
-        tasks: the arguments of `fn`, a tuple for each task.
-
-    >>> with Serial() as executor:
-    ...     dict(outcomes(executor, pow, [(2, 3), (2, 4)]))
-    {(2, 3): 8, (2, 4): 16}
-    """
-    waiting = iter(tasks)  # a task is taken when there is a worker for it, not before
-    more = True
-    most = 2 * executor.workers if executor.workers > 1 else 1  # a second task for each worker, so that none waits
-    running: dict[Future[Any], tuple[Any, ...]] = {}
-    while more or running:
-        while more and len(running) < most:
-            task = next(waiting, None)
-            if task is None:
-                more = False
-            else:
-                running[executor.submit(fn, *task)] = task
-        if not running:
-            break
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        if any(map(_lost, finished)):
-            finished, _ = wait(running)  # when a worker is lost, all running futures end
-        suspects = []
-        for future in finished:
-            task = running.pop(future)
-            if _lost(future):
-                suspects.append(task)
-            else:
-                yield task, future.exception() or future.result()
-        for task in suspects:
-            yield task, _alone(executor, fn, task)
-
-
-def _lost(future: Future[Any]) -> bool:
-    return isinstance(future.exception(), BrokenExecutor)
-
-
-def _alone(executor: Executor, fn: Callable[..., Any], task: tuple[Any, ...]) -> Any:
-    """The outcome of a task while no other task runs."""
-    for _ in range(_ATTEMPTS - 1):
-        future = executor.submit(fn, *task)
-        if not _lost(future):
-            return future.exception() or future.result()
-    return WorkerLost(
-        f"expected a result, got the death of the worker in each of {_ATTEMPTS} attempts; it was killed, ran out of "
-        "memory, or crashed"
-    )

@@ -67,7 +67,7 @@ class MovieLens:
         return movielens.eligible_users(factors) if self.users == "eligible" else np.arange(len(factors.users))
 
     def problem_shape(self) -> ProblemShape:
-        """The shape of all instances, told without drawing one."""
+        """The shape of all instances, found without drawing one."""
         num_arms, dim = movielens.load_factors(self.factors).theta.shape
         shown: ContextDistribution
         if self.hidden == "gaussian":
