@@ -46,7 +46,7 @@ def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray |
     """
     largest = largest_mean(constants)
     least = constants.shortest if norms is None else norms
-    if largest is None or not np.all(least):
+    if largest is None or least is None or not np.all(least):
         return np.full(pulls.shape, np.inf)
     noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
     return np.asarray((largest + noise) / least)

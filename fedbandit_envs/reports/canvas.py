@@ -215,7 +215,9 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
         # matplotlib leaves out labels that begin with "_", and takes "$" for mathematics: they are set afterwards.
         made = owner.legend(list(series.values()), [str(number) for number in range(len(series))], **places)
         if note:
-            made.set_title(note, {"size": _TINY} if narrow else None)
+            made.set_title(note)
+            if narrow:
+                made.get_title().set_fontsize(_TINY)
     made.set_alignment("left")
     for label, text, handle in zip(series, made.get_texts(), made.legend_handles, strict=True):
         text.set_parse_math(False)
