@@ -18,6 +18,7 @@ SUMMARY_COLUMNS = (
     "wrong_share",
     "scalars_up",
     "scalars_down",
+    "scalars_peer",
     "rounds",
 )
 
@@ -30,7 +31,8 @@ def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regre
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
     """Print the columns of a summary that matter most, after those named in `first`."""
-    show(selected(columns, (*first, *SUMMARY_COLUMNS)))
+    names = [name for name in SUMMARY_COLUMNS if name != "scalars_peer" or any(columns[name])]
+    show(selected(columns, (*first, *names)))
 
 
 def show_note(text: str) -> None:

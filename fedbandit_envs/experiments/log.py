@@ -11,8 +11,8 @@ from fedbandit_envs.rounds.ledger import DIRECTIONS
 class JsonLines:
     """A callback of `run` that adds one line of JSON to a file for each run that it computes.
 
-    A line has experiment, label, trial, seed, seconds, regret (the mean over agents at the end), scalars (both ways)
-    and rounds.
+    A line has experiment, label, trial, seed, seconds, regret (the mean over agents at the end), scalars (in all
+    directions) and rounds.
 
     >>> import tempfile
     >>> from fedbandit_envs import Experiment, run

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.text import Columns, selected
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports import plotting
 from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SUMMARY = (
     *("policy", "regret", "regret_low", "regret_high", "worst_agent", "time_to_settle", "wrong_share"),
-    *("active_arms", "scalars_up", "scalars_down", "bytes_up", "bytes_down", "rounds"),
+    *("active_arms", "scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
 _FEW = 5  # more policies have so many pairs that their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
@@ -110,7 +110,8 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
     for kind in kinds:
         found = result.table(kind=kind)
         caption = f"Means over trials at the end; regret per agent {REGRETS[kind].help}"
-        shown.append(choice(table({key: found[key] for key in _SUMMARY}, caption, colours_of(result)), kind=kind))
+        names = [name for name in _SUMMARY if not name.endswith("_peer") or any(found[name])]
+        shown.append(choice(table(selected(found, names), caption, colours_of(result)), kind=kind))
     how = (
         "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "
         "Click a heading to sort."
