@@ -202,3 +202,23 @@ def test_twenty_agents_pay_what_they_paid_in_the_reference_programs(network, coo
         assert round(np.mean(runs)) == published
     alone = fb.play(env, fb.make_policy("Local-UCB"), seed=0).total_regret()[-1]
     assert max(coop, bold, staged) < alone / 3
+
+
+@pytest.mark.slow
+def test_the_group_regret_of_gossip_ucb_is_logarithmic_where_that_of_agents_alone_is_linear():
+    """Seeds are fixed. A doubling of T costs as much as the one before if regret is logarithmic, twice if linear."""
+    means = np.array([[1.0, 0.1, 0.8], [0.1, 1.0, 0.8], [0.2, 0.1, 0.8]])  # the last arm is best on average
+    gaps = means.mean(axis=0).max() - means.mean(axis=0)
+    env = fb.make(
+        "fedbandit/Linear-v0", theta=np.ones((3, 1)), features=means[..., None], noise_std=0.5, max_cycles=16_000
+    )
+
+    def doublings(policy):
+        runs = [fb.play(env, policy, seed=seed, network="complete") for seed in range(2)]
+        times = np.searchsorted(runs[0].steps, [4000, 8000, 16_000])
+        return np.diff(np.mean([(run.pulls * gaps).sum(axis=2).mean(axis=1)[times] for run in runs], axis=0))
+
+    early, late = doublings(GossipUCB())
+    assert 0 < late < 1.4 * early
+    early, late = doublings(fb.make_policy("Local-UCB"))
+    assert late == pytest.approx(2 * early, rel=0.05)
