@@ -36,6 +36,9 @@ _OWN = (
     "Exact-Thompson",
     "Federated-Thompson",
     "Local-Thompson",
+    "coop-UCB2",
+    "DDUCB",
+    "Gossip-UCB",
 )
 
 
