@@ -60,7 +60,7 @@ def test_resolving_writes_out_every_default_and_changes_nothing() -> None:
         ({"policies": [{"name": "Uniform", "parameter": {}}]}, "did you mean 'parameters'"),
         ({"trials": 0}, "trials: expected a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed: expected a whole number of at least 0, got -1"),
-        ({"arguments": {"observe": "context"}}, "expected no 'observe'"),
+        ({"arguments": {"observe": "context"}}, "expected what every policy shares, got 'observe'"),
         ({"arguments": {"theta": object()}}, "an experiment is plain data"),
         ({"arguments": {"noise_std": float("nan")}}, "expected a finite number"),
     ],

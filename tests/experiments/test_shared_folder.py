@@ -43,7 +43,7 @@ def test_a_problem_in_a_file_is_the_same_however_its_path_is_written(tmp_path: P
     for trials, path in ((1, tmp_path / "own.npz"), (2, other)):
         experiment = fb.Experiment("File", ["Uniform"], {"path": str(path), "max_cycles": 8}, trials=trials)
         result = fb.run(experiment, tmp_path / "out", "serial")
-    assert result.notes == ["Uniform: 1 trials reused, 1 computed"]
+    assert result.notes == ["Uniform: 1 trial reused, 1 computed"]
     fb.save_problem(tmp_path / "own.npz", theta=np.eye(2), features=np.ones((4, 2, 2)))
     with pytest.raises(FolderError, match="another experiment"):
         fb.run(experiment, tmp_path / "out", "serial")
@@ -90,7 +90,7 @@ def test_a_dry_run_says_what_is_there_already(tmp_path: Path, capsys: pytest.Cap
     assert main([*command, "--trials", "2"]) == 0
     assert main([*command, "--trials", "3", "--dry-run"]) == 0
     assert capsys.readouterr().out.endswith(
-        "# would compute 3 trials of 1 policies, of whose 3 runs 2 are there already; nothing was run\n"
+        "# would compute 3 trials of 1 policy, of whose 3 runs 2 are there already; nothing was run\n"
     )
 
 
