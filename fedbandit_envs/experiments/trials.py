@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
-from fedbandit_envs.rounds.loop import play
+from fedbandit_envs.rounds.playing import play
 
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
 
