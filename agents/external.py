@@ -22,7 +22,7 @@ from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.observations import flat_features, pull_statistics, statistics_by_name
 from fedbandit_envs.protocol.plans import ProtocolError, places
 from fedbandit_envs.protocol.policy import Policy
-from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.validation import check_fields, checked, one_of
 
 #: What a policy of this module can be shown; `ExternalPolicy` explains each.
@@ -85,6 +85,10 @@ class ExternalAgents(StepAgents):
         self.pulls: IntArray = np.zeros(shape, dtype=np.int64)
         self.sums: FloatArray = np.zeros(shape)  # the sums of the rewards
 
+    def observe(self, view: View) -> None:
+        """Keep what is shown from now on."""
+        self.view = view
+
     def choose(self) -> IntArray:
         """The arms that the policy answers to the agents' observations."""
         try:
@@ -94,11 +98,11 @@ class ExternalAgents(StepAgents):
             raise
         return self._arms(answer)
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Remember the rewards."""
-        where = places(arm, self.pulls.shape[1])
-        self.pulls.reshape(-1)[where] += pulls
-        self.sums.reshape(-1)[where] += rewards
+        where = places(outcome.arm, self.pulls.shape[1])
+        self.pulls.reshape(-1)[where] += outcome.pulls
+        self.sums.reshape(-1)[where] += outcome.rewards
 
     def _observations(self) -> Any:
         """A batch of M rows: the agents of this block at their places; all other rows repeat one of them.

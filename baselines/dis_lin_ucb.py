@@ -7,12 +7,14 @@ import numpy as np
 from fedbandit_agents.phased.aggregation import AGGREGATIONS, lasting_bias, report_weights
 from fedbandit_agents.phased.estimation import quadratic_forms
 from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
+from fedbandit_baselines.ridge import LinearAgents, RidgeSettings
 from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan, places
 from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest, rounding
 from fedbandit_envs.validation import check_fields, checked, one_of, optional, probability, real_number
 
@@ -45,9 +47,18 @@ class DisLinUCB(Policy):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def agents(self, view: View) -> "DisLinUCBAgents":
-        """Agents that share sums of psi psi^T and psi y."""
-        return DisLinUCBAgents(self, view)
+    def agents(self, view: View) -> StepAgents:
+        """Agents that share sums of psi psi^T and psi y; where psi never changes, they compute in closed form."""
+        if view.valid is None:
+            return DisLinUCBAgents(self, view)
+        return SharingAgents(self, view)
+
+    def usual_threshold(self, constants: Constants) -> float:
+        """The threshold D: the one given, or T ln(MT) / (K d M)."""
+        if self.threshold is not None:
+            return self.threshold
+        T, M = constants.horizon, constants.num_agents
+        return float(T * np.log(M * T) / (constants.num_arms * constants.dim * M))
 
     def server(self, view: ServerView) -> "DisLinUCBServer":
         """A server that adds up the sums of all agents."""
@@ -67,8 +78,7 @@ class DisLinUCBAgents(IndexAgents):
         super().__init__(view)
         self.policy = policy
         c = view.constants
-        usual = c.horizon * np.log(c.num_agents * c.horizon) / (c.num_arms * c.dim * c.num_agents)
-        self.threshold = float(usual) if policy.threshold is None else policy.threshold
+        self.threshold = policy.usual_threshold(c)
         self.confidence = float(2 * np.log(policy.delta))
         self.since = 0  # steps since the last synchronisation
         self.called = False  # whether the server has called for a synchronisation
@@ -109,12 +119,13 @@ class DisLinUCBAgents(IndexAgents):
         """The arm with the largest index; indices that are equal but for rounding go to the first arm."""
         return first_largest(self.indices, self.tolerance)
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Count the rewards; only the arm that was played has a new index."""
+        arm = outcome.arm
         where = places(arm, self.view.constants.num_arms)
         q = self.q.take(where)
         before = np.log1p(self.pulls.take(where) * q)
-        self.count(where, pulls, rewards)
+        self.count(where, outcome)
         total = self.pulls.take(where)
         self.growth += np.log1p(total * q) - before
         indices = self._indices(q, self.p.take(where), total, self.sums.take(where), self.log_det.take(arm))
@@ -130,6 +141,55 @@ class DisLinUCBAgents(IndexAgents):
         super().report(feedback)
         asking = self.growth * self.since > self.threshold
         return Message("request", {}, agents[asking]) if asking.any() else None
+
+
+class SharingAgents(LinearAgents):
+    """Agents of DisLinUCB where contexts change: each has W + its own sums of psi psi^T since the last synchronisation.
+
+    Their radius is that of KK-UCB: each arm has an ellipsoid of its own, with delta / K, and where contexts are hidden
+    their spread counts as noise. So one agent that never synchronises plays as KK-UCB does.
+    """
+
+    def __init__(self, policy: DisLinUCB, view: View):
+        self.policy = policy
+        settings = RidgeSettings.of_hidden(policy.delta, policy.sigma, policy.theta_bound, view, shared=False)
+        super().__init__(view, settings)
+        self.threshold = policy.usual_threshold(view.constants)
+        self.called = False  # whether the server has called for a synchronisation
+        self._forget()
+
+    def _forget(self) -> None:
+        """Start to count anew."""
+        self.gram: FloatArray = np.zeros(self.inverse.shape)  # the sums of psi psi^T since the last synchronisation
+        self.new: FloatArray = np.zeros(self.moments.shape)  # the sums of psi y since then
+        self.growth: FloatArray = np.zeros(len(self.gram))  # ln(det V / det V_last) over all blocks, (n,)
+        self.since = 0  # steps since then
+
+    def learn(self, outcome: Outcome) -> None:
+        """Learn as KK-UCB does, and keep apart what is new."""
+        rows, x = np.arange(len(outcome.arm)), self.regressor(outcome)
+        before = self.log_det[rows, outcome.arm]
+        super().learn(outcome)
+        self.growth += self.log_det[rows, outcome.arm] - before
+        self.gram[rows, outcome.arm] += outcome.pulls[:, None, None] * (x[:, :, None] * x[:, None, :])
+        self.new[rows, outcome.arm] += outcome.rewards[:, None] * x
+        self.since += 1
+
+    def speak(self) -> Message | None:
+        """A request by the agents that have learnt enough; when the server has called, the new sums of all agents."""
+        agents = self.view.agents
+        if self.called:
+            self.called = False
+            return Message("new", {"gram": self.gram, "moments": self.new}, agents)
+        asking = self.growth * self.since > self.threshold
+        return Message("request", {}, agents[asking]) if asking.any() else None
+
+    def hear(self, down: Message) -> None:
+        """A call for the new sums, or the sums of all agents, from which everybody starts anew."""
+        self.called = down.kind == "call"
+        if not self.called:
+            self.start_from(down["gram"], down["moments"])
+            self._forget()
 
 
 class DisLinUCBServer(ServerSide):

@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from fedbandit_baselines.ridge import LinearAgents, RidgeSettings
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import places
 from fedbandit_envs.protocol.policy import Policy
-from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.validation import check_fields, checked, needs, probability, real_number, true_or_false
 
 # Stands for the pulls of an arm that was never pulled: its radius is then huge, and after one pull it is exactly 1.
@@ -68,6 +70,10 @@ class LocalUCBAgents(StepAgents):
         self.radii: FloatArray = 1 / np.sqrt(self.pulls)
         self.step = 1  # n, the number of the next step
 
+    def observe(self, view: View) -> None:
+        """Keep what is shown from now on."""
+        self.view = view
+
     def choose(self) -> IntArray:
         """The arm with the largest index; ties go to the first arm, also among arms that were never pulled."""
         index = self.radii * self.bonus()
@@ -78,13 +84,13 @@ class LocalUCBAgents(StepAgents):
         """The factor on a radius in an index: sqrt(2 ln(1 + n ln^2 n))."""
         return math.sqrt(2 * math.log1p(self.step * math.log(self.step) ** 2))
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Count the rewards, and update the mean and radius of the arm that was played."""
-        where = places(arm, self.view.constants.num_arms)
+        where = places(outcome.arm, self.view.constants.num_arms)
         t = self.pulls[where]
-        t += pulls
+        t += outcome.pulls
         total = self.sums[where]
-        total += rewards
+        total += outcome.rewards
         self.pulls[where], self.sums[where] = t, total
         self.means[where] = total / t
         self.radii[where] = np.reciprocal(np.sqrt(t))
@@ -109,10 +115,10 @@ class IndexAgents(StepAgents):
         """The arm with the largest index; ties go to the first arm."""
         return self.indices.argmax(axis=1)
 
-    def count(self, where: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Count pulls and rewards (n,), at the places `where` (n,) of the flattened tables."""
-        self.pulls.reshape(-1)[where] += pulls
-        self.sums.reshape(-1)[where] += rewards
+    def count(self, where: IntArray, outcome: Outcome) -> None:
+        """Count pulls and rewards, at the places `where` (n,) of the flattened tables."""
+        self.pulls.reshape(-1)[where] += outcome.pulls
+        self.sums.reshape(-1)[where] += outcome.rewards
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,8 @@ class KKUCB(Policy):
 
     Use it when agents can't communicate and contexts are drawn anew at each pull, for which its guarantee is proved;
     where contexts are fixed, their bias stays in its estimates. The bounds count the spread of the hidden context as
-    additional noise. Nothing is sent.
+    additional noise. Where contexts change within an episode and all arms are guaranteed to have one theta, as in the
+    reference, the arms share one estimate; else each arm has its own. Nothing is sent.
     Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
 
     >>> import fedbandit_envs as fb
@@ -138,9 +145,32 @@ class KKUCB(Policy):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def agents(self, view: View) -> "KKUCBAgents":
+    def agents(self, view: View) -> StepAgents:
+        """Agents that never communicate; where psi never changes, they compute in closed form."""
+        if view.valid is None:
+            return KKUCBAgents(self, view)
+        return LinearAgents(view, RidgeSettings.of_hidden(self.delta, self.sigma, self.theta_bound, view))
+
+
+@dataclass(frozen=True)
+class KKUCBObserved(KKUCB):
+    """KK-UCB for contexts that are revealed after each pull: it regresses on phi(a, c) and chooses by psi.
+
+    Use it where contexts are new at each step and seen afterwards (`context="streaming"`, `reveal="after"`): a reward
+    then has no more noise than its own, so the bounds are tighter than those of KK-UCB. Nothing is sent.
+    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming", reveal="after")
+    >>> fb.play(env, KKUCBObserved(), seed=0).ledger.messages
+    0
+    """
+
+    observes: ClassVar[str] = "delayed"
+
+    def agents(self, view: View) -> StepAgents:
         """Agents that never communicate."""
-        return KKUCBAgents(self, view)
+        return LinearAgents(view, RidgeSettings.of_observed(self.delta, self.sigma, self.theta_bound, view))
 
 
 class KKUCBAgents(IndexAgents):
@@ -164,9 +194,9 @@ class KKUCBAgents(IndexAgents):
         beta = self.scale * np.sqrt(np.log(x) - self.confidence)
         return squares * sums / x + (beta + self.policy.theta_bound) * np.sqrt(squares / x)
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Count the rewards; only the arm that was played has a new index."""
-        where = places(arm, self.view.constants.num_arms)
-        self.count(where, pulls, rewards)
+        where = places(outcome.arm, self.view.constants.num_arms)
+        self.count(where, outcome)
         played = (table.take(where) for table in (self.squares, self.pulls, self.sums))
         self.indices.put(where, self._indices(*played))

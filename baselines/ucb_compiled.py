@@ -9,6 +9,7 @@ from numba import float64, int64, njit, void
 from fedbandit_agents.types_compiled import read_only
 from fedbandit_baselines.ucb import LocalUCBAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.steps import Outcome
 
 _TABLE, _ARMS = float64[::1], int64[::1]
 _READ, _READ_ARMS = read_only(float64, 1), read_only(int64, 1)
@@ -61,12 +62,21 @@ class CompiledAgents(LocalUCBAgents):
         _choose(self.radii, self.means, self.view.constants.num_arms, self.bonus(), arm)
         return arm
 
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
+    def learn(self, outcome: Outcome) -> None:
         """Count the rewards, and update the mean and radius of the arm that was played."""
         num_arms = self.view.constants.num_arms
         try:
-            _learn(arm, pulls, rewards, num_arms, self.pulls, self.sums, self.means, self.radii)
+            _learn(
+                outcome.arm,
+                outcome.pulls,
+                outcome.rewards,
+                num_arms,
+                self.pulls,
+                self.sums,
+                self.means,
+                self.radii,
+            )
         except TypeError:  # a wrapper may give other kinds of arrays than a run does; nothing was done with them
-            super().learn(arm, pulls, rewards)
+            super().learn(outcome)
         else:
             self.step += 1

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
@@ -34,6 +36,10 @@ class OracleAgents(AgentSide):
     """Agents that know the true mean rewards, and make one plan to the horizon."""
 
     def __init__(self, view: View):
+        self.view = view
+
+    def observe(self, view: View) -> None:
+        """Keep what is shown from now on."""
         self.view = view
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
@@ -68,12 +74,21 @@ class UniformAgents(AgentSide):
 
     def __init__(self, view: View):
         self.view = view
+        self.turns = 0  # the plans of one step so far
+
+    def observe(self, view: View) -> None:
+        """Keep what is shown from now on."""
+        self.view = view
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """A plan of about a hundredth of the horizon, in which each arm is played equally often."""
+        """A plan of about a hundredth of the horizon with each arm equally often; one step where contexts change."""
         n, num_arms = len(self.view.agents), self.view.constants.num_arms
         each = max(1, self.view.constants.horizon // (100 * num_arms))
-        return Plan.explore_each(each, n, num_arms)
+        if self.view.valid is None:
+            return Plan.explore_each(each, n, num_arms)
+        arm = np.full(n, self.turns % num_arms)  # contexts change, which would cut longer plans unevenly
+        self.turns += 1
+        return Plan.play(arm, num_arms)
 
     def report(self, feedback: Feedback) -> None:
         """Nothing is reported."""

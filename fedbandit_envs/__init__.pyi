@@ -3,6 +3,7 @@ from . import file_v0 as file_v0
 from . import household_v0 as household_v0
 from . import linear_v0 as linear_v0
 from . import movielens_v0 as movielens_v0
+from . import multiarmed_v0 as multiarmed_v0
 from . import synthetic_v0 as synthetic_v0
 from . import testing as testing
 from .contexts.distributions import ContextDistribution as ContextDistribution
@@ -46,6 +47,7 @@ from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household
 from .problems.movielens.problem import MovieLens as MovieLens
+from .problems.multi_armed import MultiArmed as MultiArmed
 from .problems.ratings import RatingsFit as RatingsFit
 from .problems.ratings import from_ratings as from_ratings
 from .problems.regrets import REGRETS as REGRETS
@@ -68,6 +70,7 @@ from .protocol.policy import ServerSide as ServerSide
 from .protocol.registry import make_policy as make_policy
 from .protocol.registry import policy_names as policy_names
 from .protocol.registry import register_policy as register_policy
+from .protocol.steps import Outcome as Outcome
 from .protocol.steps import StepAgents as StepAgents
 from .reports import plotting as plotting
 from .reports import tracking as tracking

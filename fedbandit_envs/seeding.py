@@ -32,8 +32,10 @@ class Stream(IntEnum):
     SHORT_PLANS = 7  #: the rewards of plans of one step
     SERVER = 8  #: the random numbers of a policy's server
     ATTACKERS = 9  #: who reports falsely
-    NETWORK = 10  #: random networks
-    DELIVERIES = 11  #: which edges and neighbours a message takes, where that is random
+    SEGMENTS = 10  #: what is shown of contexts that change
+    SEGMENT_CONTEXTS = 11  #: what is hidden about contexts that change
+    NETWORK = 12  #: random networks
+    DELIVERIES = 13  #: which edges and neighbours a message takes, where that is random
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

@@ -173,8 +173,10 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, Any], dict[str, str]
         found = json.loads(members.pop(_PROVENANCE).item()) if _PROVENANCE in members else {}
         provenance = {str(name): str(value) for name, value in dict(found).items()}
         tree = _with_arrays(json.loads(members.pop(_TREE).item()), members)
-        if not isinstance(tree, dict) or members:
-            raise ValueError(f"its arrays are not those of its tree: {', '.join(members)}")
+        if not isinstance(tree, dict):
+            raise ValueError(f"tree: expected names with values, got {type(tree).__name__}")
+        if members:
+            raise ValueError(f"arrays: expected those of its tree, got {', '.join(members)} too")
     except _UNREADABLE as error:
         raise StoredFileError(
             f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it "
@@ -201,18 +203,18 @@ def _members(content: bytes) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file by name."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         # `save` does not compress. A few compressed bytes of somebody else could fill the memory.
-        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-            raise ValueError("it is compressed")
+        if packed := [one.filename for one in archive.infolist() if one.compress_type != zipfile.ZIP_STORED]:
+            raise ValueError(f"expected arrays that are not compressed, got {packed[0]} compressed")
         # numpy reads no further than the shape says, so it would not notice every change.
         if (torn := archive.testzip()) is not None:
-            raise ValueError(f"the checksum of {torn} is wrong")
+            raise ValueError(f"{torn}: expected the checksum that was written with it, got another")
         names = archive.namelist()
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         # Whole names, with ".npy": to numpy "x.npy" is the array "x" as well as the array "x.npy".
         members = {name.removesuffix(".npy"): arrays[name] for name in names}
     for name, member in members.items():
         if not isinstance(member, np.ndarray):  # numpy gives the bytes of what is no array
-            raise ValueError(f"{name} is not an array")
+            raise ValueError(f"{name}: expected an array, got other bytes")
     return members
 
 

@@ -1,6 +1,7 @@
 """The server of phased elimination: the paper's Algorithm 2, and what its relatives share."""
 
 from typing import TYPE_CHECKING
+from warnings import warn
 
 import numpy as np
 
@@ -88,14 +89,21 @@ class PhasedServer(ServerSide):
             wanted[agents] = active
         if self.designed is None or np.count_nonzero(self.designed != wanted):
             start = None if self.designed is None else self.pi[agents][members]
-            pi = g_optimal(
+            design = g_optimal(
                 directions[members],
                 active[members],
                 gap=self.policy.gap,
                 start=start,
                 shared=self.shared,
                 compiled=self.policy.compiled,
-            ).pi
+            )
+            if design.gap > self.policy.gap:
+                warn(
+                    f"gap: expected a design within {self.policy.gap:g} of the best, got {design.gap:.3g} in phase "
+                    f"{self.phase}; it is used as it is, a larger gap is easier to reach",
+                    stacklevel=2,
+                )
+            pi = design.pi
             if len(pi) < len(active):
                 evenly = uniform(active)
                 evenly[members] = pi

@@ -179,7 +179,7 @@ def _latex(
     options: argparse.Namespace,
 ) -> str:
     """One table as LaTeX; a sweep has its rows under titles with the values of its parameters."""
-    from fedbandit_envs.experiments.tables import knowing_the_truth
+    from fedbandit_envs.experiments.tables import shown_more
     from fedbandit_envs.problems.regrets import REGRETS
     from fedbandit_envs.reports import latex
 
@@ -191,6 +191,6 @@ def _latex(
         return latex.booktabs(titled, names or known, latex.escaped(explained))
     compared = [result.table("comparisons", options.kind) for result in results.values()]
     groups = {title: (table, found) for (title, table), found in zip(titled.items(), compared, strict=True)}
-    references = knowing_the_truth(next(iter(results.values())))
+    references = shown_more(next(iter(results.values())))
     regret = REGRETS[options.kind].axis_label
     return latex.summary_table(groups, names or latex.SUMMARY_COLUMNS, regret=regret, references=references)

@@ -1,6 +1,7 @@
 """The command `fedbandit list`."""
 
 import argparse
+from dataclasses import dataclass
 from typing import Any
 
 from fedbandit_envs.cli.options import find_own_modules
@@ -39,8 +40,26 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(name: str) -> None:
-    """Show the docstring of a policy or an environment, and each of its parameters."""
+@dataclass(frozen=True)
+class Explanation:
+    """What is told about a policy or an environment, by `fedbandit list NAME` and by its page in the documentation."""
+
+    name: str  #: the policy's name or the environment's id
+    needs: str  #: what a policy must be shown; empty for an environment
+    description: str  #: the docstring of its class
+    parameters: dict[str, Any]  #: the default of each parameter
+    comments: dict[str, str]  #: what parameters mean; some have no comment
+
+
+def explanation(name: str) -> Explanation:
+    """Explain a policy or an environment from its class: the docstring, and the comments beside its fields.
+
+    Args:
+        name: the name of a policy, or the id of an environment, or its short name.
+
+    >>> explanation("Fed-PECD").comments["sigma"]
+    'noise scale that the widths assume'
+    """
     from fedbandit_envs.cli.field_comments import field_comments
     from fedbandit_envs.envs.parallel import HiddenContextBandit
     from fedbandit_envs.envs.registration import problem_class
@@ -55,17 +74,23 @@ def _explain(name: str) -> None:
     environment = id_of(name) in ids
     what: Any = problem_class(name) if environment else policy_class(name)
     comments = field_comments(what)
-    if environment:
-        title, parameters = id_of(name), _defaults_of(what)
-        parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
-        comments["max_cycles"] = "the number of steps T"
-    else:
-        title, parameters = _title(name, what), policy_parameters(what)
-    print(f"{title}\n\n{_description(what)}\n\n{'parameters' if parameters else 'no parameters'}")
-    for key, value in parameters.items():
+    if not environment:
+        return Explanation(name, _needs(what), _description(what), policy_parameters(what), comments)
+    parameters = _defaults_of(what)
+    parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
+    comments["max_cycles"] = "the number of steps T"
+    return Explanation(id_of(name), "", _description(what), parameters, comments)
+
+
+def _explain(name: str) -> None:
+    """Show the docstring of a policy or an environment, and each of its parameters."""
+    told = explanation(name)
+    title = f"{told.name} ({told.needs})" if told.needs else told.name
+    print(f"{title}\n\n{told.description}\n\n{'parameters' if told.parameters else 'no parameters'}")
+    for key, value in told.parameters.items():
         print(f"  {key}={value!r}")
-        if key in comments:
-            print(f"      {comments[key]}")
+        if key in told.comments:
+            print(f"      {told.comments[key]}")
 
 
 def _list_environments() -> None:
@@ -86,14 +111,14 @@ def _list_policies() -> None:
     print("policies")
     for name in policy_names():
         policy = policy_class(name)
-        _entry(_title(name, policy), policy, policy_parameters(policy))
+        _entry(f"{name} ({_needs(policy)})", policy, policy_parameters(policy))
 
 
-def _title(name: str, policy: Any) -> str:
-    """The name of a policy, what it must be shown, and whom its agents talk to."""
+def _needs(policy: Any) -> str:
+    """What a policy must be shown, and whom its agents talk to."""
     from fedbandit_envs.protocol.policy import partner_of
 
-    return f"{name} ({_NEEDS[policy.observes]}; {_TALKS[partner_of(policy)]})"
+    return f"{_NEEDS[policy.observes]}; {_TALKS[partner_of(policy)]}"
 
 
 def _entry(name: str, what: Any, parameters: dict[str, Any]) -> None:

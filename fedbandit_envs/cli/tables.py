@@ -18,7 +18,6 @@ SUMMARY_COLUMNS = (
     "wrong_share",
     "scalars_up",
     "scalars_down",
-    "scalars_peer",
     "rounds",
 )
 
@@ -26,13 +25,20 @@ SUMMARY_COLUMNS = (
 def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regret") -> None:
     """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
     show_main_columns(columns, first)
-    show_note(note("summary", SUMMARY_COLUMNS, max(columns["trials"]), kind))
+    show_note(note("summary", [*SUMMARY_COLUMNS, *_columns_of_some(columns)], max(columns["trials"]), kind))
+
+
+def _columns_of_some(columns: Columns) -> list[str]:
+    """The columns of some policies only: what peers say to each other, agents that wait, recommended arms."""
+    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
+    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
+    peers = any(columns["scalars_peer"])
+    return ["scalars_peer"] * peers + ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
     """Print the columns of a summary that matter most, after those named in `first`."""
-    names = [name for name in SUMMARY_COLUMNS if name != "scalars_peer" or any(columns[name])]
-    show(selected(columns, (*first, *names)))
+    show(selected(columns, (*first, *SUMMARY_COLUMNS, *_columns_of_some(columns))))
 
 
 def show_note(text: str) -> None:

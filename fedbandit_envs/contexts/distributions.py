@@ -49,7 +49,7 @@ class ContextDistribution(ABC):
         """The length of a context, n."""
 
     @abstractmethod
-    def rows(self, index: IntArray) -> Self:
+    def rows(self, index: IntArray | slice) -> Self:
         """The distributions of the agents with these positions, in this order."""
 
     @abstractmethod

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
+from fedbandit_envs.arrays import FloatArray, IntArray, read_only, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw
@@ -40,9 +40,9 @@ class PointMass(ContextDistribution):
         """The length of a context, n."""
         return self.points.shape[1]
 
-    def rows(self, index: IntArray) -> "PointMass":
+    def rows(self, index: IntArray | slice) -> "PointMass":
         """The distributions of the agents with these positions, in this order."""
-        return PointMass(self.points[index])
+        return _unchecked(PointMass, points=self.points[index])
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """The points themselves, (M, n)."""
@@ -109,9 +109,9 @@ class Discrete(ContextDistribution):
         """The length of a context, n."""
         return self.support.shape[2]
 
-    def rows(self, index: IntArray) -> "Discrete":
+    def rows(self, index: IntArray | slice) -> "Discrete":
         """The distributions of the agents with these positions, in this order."""
-        return Discrete(self.support[index], self.weights[index])
+        return _unchecked(Discrete, support=self.support[index], weights=self.weights[index])
 
     def choose(self, uniforms: FloatArray) -> IntArray:
         """The number of the support point that each of the uniforms (M, ...) selects, never one of weight 0."""
@@ -147,3 +147,14 @@ class Discrete(ContextDistribution):
     def nodes(self) -> tuple[FloatArray, FloatArray]:
         """The support and its weights: sums over them are exact."""
         return self.support, self.weights
+
+
+_Finite = TypeVar("_Finite", PointMass, Discrete)
+
+
+def _unchecked(kind: type[_Finite], **arrays: FloatArray) -> _Finite:
+    """A distribution of rows of a checked one, which needs no second check."""
+    part = object.__new__(kind)
+    for name, array in arrays.items():
+        object.__setattr__(part, name, read_only(array))
+    return part

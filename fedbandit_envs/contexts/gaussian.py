@@ -56,7 +56,7 @@ class Gaussian(ContextDistribution):
         """The length of a context, n."""
         return self.mean.shape[1]
 
-    def rows(self, index: IntArray) -> "Gaussian":
+    def rows(self, index: IntArray | slice) -> "Gaussian":
         """The distributions of the agents with these positions, in this order."""
 
         def own(spread: FloatArray | None) -> FloatArray | None:

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.envs.episode import Episode, Tally
+from fedbandit_envs.envs.episode import Episode, Tally, episode_regret
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance, shape_of
 from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.segments import Segments, changes, summed_regrets
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON
 from fedbandit_envs.seeding import Stream, checked_seed, derived_seed, fresh_seed
 from fedbandit_envs.validation import one_of, whole_number
@@ -48,6 +49,8 @@ class EpisodicBandit:
         max_cycles: the horizon T, after which all agents are truncated.
         observe: "distribution" (agents are shown mu_i) or "context" (they are shown a point mass at their true context,
             which is the exact setting).
+        reveal: "never", or "after": the context of a step is revealed once the arm is pulled. That is possible where
+            contexts are new at each step, `context="streaming"`.
         render_mode: "ansi" (a text), "rgb_array", "human" (a window) or None.
     """
 
@@ -58,11 +61,20 @@ class EpisodicBandit:
         rows: IntArray | None = None,
         max_cycles: int = 2**13,
         observe: str = "distribution",
+        reveal: str = "never",
         render_mode: str | None = None,
     ):
         self.problem = problem
         self.max_cycles = whole_number("max_cycles", max_cycles, at_least=1, at_most=LONGEST_HORIZON)
         self.observe = one_of("observe", observe, ("distribution", "context"))
+        self.reveal = one_of("reveal", reveal, ("never", "after"))
+        #: the number of steps after which contexts change; None: never
+        self.segment_steps: int | None = getattr(problem, "segment_steps", None)
+        if reveal == "after" and self.segment_steps != 1:
+            raise ValueError(
+                "reveal: expected 'never' where a context lasts for more than a step, got 'after'; a context that is "
+                "revealed must not come again, so use context='streaming'"
+            )
         if render_mode is not None:
             one_of("render_mode", render_mode, RENDER_MODES)
         self.render_mode = render_mode
@@ -86,7 +98,10 @@ class EpisodicBandit:
 
     @property
     def instance(self) -> BanditInstance:
-        """The problem of the running episode with its truth; it is for recorders, never for policies."""
+        """The problem of the running episode with its truth; it is for recorders, never for policies.
+
+        Where contexts change, it is the problem of the next step.
+        """
         return self.episode.instance
 
     @property
@@ -129,13 +144,23 @@ class EpisodicBandit:
             )
         return self._tally
 
+    def episode_regret(self) -> dict[str, FloatArray]:
+        """The regret (n,) of each agent so far, by kind; `remember` must have been called before the reset."""
+        if self.episode.segments is None:
+            return episode_regret(self.instance, self.tally.pulls)
+        return dict(zip(summed_regrets(), self.tally.regret.copy(), strict=True))
+
     def _restart(self, seed: int | None) -> None:
         """Start a new episode: with the given seed, or with the one that follows from the seeds before."""
         self.episode_seed = self._seeds.next(seed)
         whole = draw_instance(self.problem, self.episode_seed)
         self._shape.check(whole)
         block = whole if self._rows is None else whole.rows(self._rows)
-        self._episode = Episode(block, self.episode_seed, whole.num_agents, self._rows)
+        segments = None
+        if changes(self.problem):
+            segments = Segments(self.problem, whole, self.episode_seed, self._rows, self.max_cycles)
+        reveal = self.reveal == "after"
+        self._episode = Episode(block, self.episode_seed, whole.num_agents, self._rows, segments, reveal)
         self._tally = Tally(self._block_size, self.num_arms) if self._remember else None
         self.over = False
 
@@ -171,9 +196,10 @@ class EpisodicBandit:
 
     def _play(self, episode: Episode, arms: IntArray) -> FloatArray:
         """Pull `arms` (n,) once, and return the rewards (n,)."""
+        segment = episode.segment if self._tally is not None else None
         rewards = episode.step(arms)
         if self._tally is not None:
-            self._tally.add_step(arms, rewards)
+            self._tally.add_step(arms, rewards, segment)
         if episode.steps >= self.max_cycles:
             self._end()
         if self.render_mode == "human":
@@ -193,7 +219,9 @@ class EpisodicBandit:
         from fedbandit_envs.envs import rendering
 
         tally = self.tally
-        return rendering.render(self.render_mode, self.instance, tally.pulls, tally.steps, self.max_cycles, self._rows)
+        regret = self.episode_regret()["regret"]
+        state = self.instance, tally.pulls, regret, tally.steps, self.max_cycles
+        return rendering.render(self.render_mode, *state, self._rows)
 
     def close(self) -> None:
         """Close the window of `render`, if there is one."""

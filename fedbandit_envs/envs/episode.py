@@ -3,10 +3,12 @@
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.rewards import RewardLaw
 from fedbandit_envs.envs.step_noise import StepNoise, UpcomingSteps
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.segments import Segment, Segments, summed_regrets
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, places
 from fedbandit_envs.seeding import Randomness, Stream
 
@@ -19,6 +21,8 @@ class Episode:
         seed: the seed of the episode.
         num_agents: the number of agents of the whole problem, M.
         rows: (n,) the numbers of the block's agents among all M; None: the block is all of them, in order.
+        segments: the contexts of the block's agents, if they change; `instance` then has what stays. None: they don't.
+        reveal: whether the context of a step is revealed once the arm is pulled.
 
     >>> from fedbandit_envs.problems.synthetic import Synthetic
     >>> rng = np.random.default_rng(0)
@@ -30,23 +34,74 @@ class Episode:
     1
     """
 
-    def __init__(self, instance: BanditInstance, seed: int, num_agents: int, rows: IntArray | None = None):
-        self.instance = instance
+    def __init__(
+        self,
+        instance: BanditInstance,
+        seed: int,
+        num_agents: int,
+        rows: IntArray | None = None,
+        segments: Segments | None = None,
+        reveal: bool = False,
+    ):
+        self.lasting = instance  #: what stays for the whole episode
+        self.segments = segments
         self.steps = 0
         self.plans = 0
-        self._law: RewardLaw = instance.reward_law()
+        self._reveal = reveal
+        self._fixed_law: RewardLaw = instance.reward_law()
 
         def stream(kind: Stream) -> Randomness:
             return Randomness(seed, kind, num_agents, rows)
 
         self._plan_randomness = stream(Stream.PLANS)
-        self._step_noise = StepNoise(self._law, stream(Stream.STEPS))
-        self._short_plan_noise = StepNoise(self._law, stream(Stream.SHORT_PLANS))
+        self._step_noise = StepNoise(self._fixed_law, stream(Stream.STEPS))
+        self._short_plan_noise = StepNoise(self._fixed_law, stream(Stream.SHORT_PLANS))
+        if segments is not None and segments.length == 1:
+            self._short_plan_noise = self._step_noise  # every plan is one step: stepping gives the same rewards
+
+    @property
+    def segment(self) -> Segment | None:
+        """The segment of the next step; None: contexts never change."""
+        return None if self.segments is None else self.segments.at(self.segments.place(self.steps))
+
+    @property
+    def instance(self) -> BanditInstance:
+        """The problem with its truth; where contexts change, the one of the next step."""
+        segment = self.segment
+        return self.lasting if segment is None else segment.instance()
+
+    def observed(self, observe: str) -> tuple[ContextDistribution, FloatArray]:
+        """The distribution that agents are shown now, and its expected features (n, K, d); see `BanditInstance`."""
+        segment = self.segment
+        return self.lasting.observed(observe) if segment is None else segment.observed(observe)
+
+    @property
+    def valid(self) -> int | None:
+        """The number of steps for which what is shown holds; None: to the horizon."""
+        return None if self.segments is None else self.segments.valid(self.steps)
+
+    @property
+    def _law(self) -> RewardLaw:
+        """The law of the rewards of the next step."""
+        segment = self.segment
+        return self._fixed_law if segment is None else segment.reward_law()
+
+    def revealed(self) -> FloatArray | None:
+        """The contexts (n, context) of the last step, if they are revealed."""
+        if not self._reveal or self.segments is None:
+            return None
+        return self.segments.at(self.segments.place(self.steps - 1)).contexts.copy()
+
+    def _revealed_features(self, arms: IntArray) -> FloatArray | None:
+        """The features (n, d) of `arms` in the contexts of the next step, if they are revealed."""
+        segment = self.segment
+        return None if segment is None or not self._reveal else segment.phi[np.arange(len(arms)), arms]
 
     def step(self, arms: IntArray) -> FloatArray:
         """The rewards (n,) of pulling `arms` (n,) once."""
+        rewards = self._law.single(arms, *self._step_noise.at(self.steps))
         self.steps += 1
-        return self._law.single(arms, *self._step_noise.at(self.steps - 1))
+        return rewards
 
     def upcoming(self, most: int) -> UpcomingSteps:
         """The random numbers of the next plans of one step: `most` plans or fewer.
@@ -73,17 +128,17 @@ class Episode:
 
     def _pull_once(self, plan: CheckedPlan) -> Feedback:
         """Carry out a plan of one step, in which an agent either explores or plays its arm."""
-        numbers = self._short_plan_noise.at(self.plans)
+        exploring = plan.explore.any(axis=1) if plan.explores else None
+        arms = plan.arm if exploring is None else np.where(exploring, plan.explore.argmax(axis=1), plan.arm)
+        rewards = self._law.single(arms, *self._short_plan_noise.at(self.plans))
+        features = self._revealed_features(arms)
         self.steps += 1
         self.plans += 1
         explored_sums = np.zeros(plan.explore.shape)
-        if not plan.explores:
-            return Feedback.of(plan, explored_sums, self._law.single(plan.arm, *numbers))
-        exploring = plan.explore.any(axis=1)
-        arms = np.where(exploring, plan.explore.argmax(axis=1), plan.arm)
-        rewards = self._law.single(arms, *numbers)
+        if exploring is None:
+            return Feedback.of(plan, explored_sums, rewards, features)
         explored_sums[plan.explore > 0] = rewards[exploring]
-        return Feedback.of(plan, explored_sums, np.where(exploring, 0.0, rewards))
+        return Feedback.of(plan, explored_sums, np.where(exploring, 0.0, rewards), features)
 
 
 class Tally:
@@ -100,17 +155,22 @@ class Tally:
         self.steps = 0  #: the number of steps that were counted
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  #: (n, K) pulls of each arm
         self.sums: FloatArray = np.zeros((num_agents, num_arms))  #: (n, K) sums of the rewards of these pulls
+        self.regret: FloatArray = np.zeros((len(summed_regrets()), num_agents))  #: (kinds, n), where contexts change
 
-    def add_step(self, arms: IntArray, rewards: FloatArray) -> None:
-        """Count one pull per agent: of `arms` (n,), for `rewards` (n,)."""
+    def add_step(self, arms: IntArray, rewards: FloatArray, segment: Segment | None = None) -> None:
+        """Count one pull per agent: of `arms` (n,), for `rewards` (n,), in `segment` if contexts change."""
         played = places(arms, self.pulls.shape[1])
+        if segment is not None:
+            self.regret += segment.gaps[:, np.arange(len(arms)), arms]
         self.pulls.reshape(-1)[played] += 1
         self.sums.reshape(-1)[played] += rewards
         self.steps += 1
 
-    def add_plan(self, plan: Plan, feedback: Feedback) -> None:
-        """Count a whole plan by its feedback."""
+    def add_plan(self, plan: Plan, feedback: Feedback, segment: Segment | None = None) -> None:
+        """Count a whole plan by its feedback, in `segment` if contexts change."""
         self.pulls += feedback.pulls()
+        if segment is not None:
+            self.regret += segment.regret(feedback.pulls())
         self.sums += feedback.sums()
         self.steps += plan.length
 

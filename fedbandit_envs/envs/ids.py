@@ -22,6 +22,7 @@ _OWN = {
     "MovieLens": "fedbandit_envs.problems.movielens.problem:MovieLens",
     "Household": "fedbandit_envs.problems.movielens.problem:Household",
     "Linear": "fedbandit_envs.problems.linear:Linear",
+    "MultiArmed": "fedbandit_envs.problems.multi_armed:MultiArmed",
     "File": "fedbandit_envs.problems.file:File",
 }
 _ID = re.compile(r"(?P<namespace>[A-Za-z0-9_]+)/(?P<name>[A-Za-z0-9_]+)-v(?P<version>\d+)")

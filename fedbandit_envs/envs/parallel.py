@@ -1,6 +1,7 @@
 """The multi-agent environment of PettingZoo: a thin shell over an episode in arrays."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -32,6 +33,8 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         max_cycles: the horizon T, after which all agents are truncated.
         observe: "distribution" (agents are shown mu_i) or "context" (they are shown a point mass at their true context,
             which is the exact setting).
+        reveal: "never", or "after": the infos of a step have the `context` of that step, where contexts are new at each
+            step (`context="streaming"`).
         render_mode: "ansi" (a text), "rgb_array", "human" (a window) or None.
 
     >>> from fedbandit_envs.problems.synthetic import Synthetic
@@ -57,9 +60,10 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         *,
         max_cycles: int = 2**13,
         observe: str = "distribution",
+        reveal: str = "never",
         render_mode: str | None = None,
     ):
-        super().__init__(problem, max_cycles=max_cycles, observe=observe, render_mode=render_mode)
+        super().__init__(problem, max_cycles=max_cycles, observe=observe, reveal=reveal, render_mode=render_mode)
         self.possible_agents = [f"agent_{number}" for number in range(self._shape.num_agents)]
         self.agents: list[str] = []
         self._observation_spaces: dict[str, spaces.Dict] = {}
@@ -91,10 +95,29 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         Args:
             observe: "distribution", "context" or "truth"; None: what the environment shows.
         """
-        randomness = Randomness(
-            derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, len(self.possible_agents)
+        episode, observe = self.episode, observe or self.observe
+        if observe not in self._views:
+            randomness = Randomness(
+                derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, len(self.possible_agents)
+            )
+            view = episode.lasting.view(self.max_cycles, randomness, observe)
+            if self.segment_steps == 1:
+                view = replace(view, constants=replace(view.constants, context="streaming"))
+            self._views[observe] = view
+        view = self._views[observe]
+        return view if episode.segments is None else self.view_at(episode.steps, view)
+
+    def view_at(self, step: int, view: View) -> View:
+        """The view of step `step`, where contexts change, given any other view of the same agents."""
+        segments = self.episode.segments
+        assert segments is not None
+        number = segments.place(step)
+        segment = segments.at(number)
+        distribution, psi = segment.observed(self.observe)
+        truth = None if view.truth is None else segment.compared_means
+        return replace(
+            view, distribution=distribution, psi=psi, truth=truth, valid=segments.valid(number * segments.length)
         )
-        return self.instance.view(self.max_cycles, randomness, observe or self.observe)
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
@@ -112,11 +135,15 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
         """Do what `reset` does, but without observations: policies are given a `view` in their place."""
         self._restart(seed)
         self._batch: Observation = {}  # the arrays (M, ...) of all agents, made at the first look
+        self._views: dict[str, View] = {}  # what does not change of the views, by what agents observe
         self.agents = self.possible_agents[:]
 
     def _observations(self) -> dict[str, Observation]:
         """What each agent is shown, in new arrays."""
-        if not self._batch:
+        segment = self.episode.segment
+        if segment is not None:
+            self._batch = segment.encoded(self.observe)
+        elif not self._batch:
             shown, _ = self.instance.observed(self.observe)
             self._batch = {name: np.ascontiguousarray(rows) for name, rows in shown.encode().items()}
         copies = {name: rows.copy() for name, rows in self._batch.items()}
@@ -155,8 +182,15 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             rewards,
             self._going.copy(),
             dict.fromkeys(agents, True) if self.over else self._going.copy(),
-            {agent: {} for agent in agents},
+            self._infos(),
         )
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """What the last step reveals to each agent: its context, or nothing."""
+        contexts = self.episode.revealed()
+        if contexts is None:
+            return {agent: {} for agent in self.possible_agents}
+        return {agent: {"context": row} for agent, row in zip(self.possible_agents, contexts, strict=True)}
 
     def _end(self) -> None:
         super()._end()
@@ -195,9 +229,14 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             raise ValueError(
                 f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
             )
+        if episode.valid is not None and plan.length > episode.valid:
+            raise ValueError(
+                f"plan.length: expected at most the {episode.valid} steps until the contexts change, got {plan.length}"
+            )
+        segment = episode.segment if self._tally is not None else None
         feedback = episode.pull(plan)
         if self._tally is not None:
-            self._tally.add_plan(plan, feedback)
+            self._tally.add_plan(plan, feedback, segment)
         if episode.steps >= self.max_cycles:
             self._end()
         return feedback

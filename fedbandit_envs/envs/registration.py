@@ -13,7 +13,7 @@ from fedbandit_envs.problems.generator import InstanceGenerator
 from fedbandit_envs.protocol.registry import importable, loaded, same_class
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
-_ENV_KEYWORDS = ("max_cycles", "observe", "render_mode")
+_ENV_KEYWORDS = ("max_cycles", "observe", "reveal", "render_mode")
 # What papers and other libraries call our keywords.
 _OTHER_NAMES = {"M": "num_agents", "K": "num_arms", "d": "dim", "T": "max_cycles", "horizon": "max_cycles"}
 _registered: dict[str, str | type[Any]] = {}

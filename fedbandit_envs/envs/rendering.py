@@ -1,4 +1,7 @@
-"""Pictures of the state of play: what was pulled, which arms are best, and the regret so far."""
+"""Pictures of the state of play: what was pulled, which arms are best, and the regret so far.
+
+Where contexts change, the best arms are those of the next step.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.envs.episode import episode_regret
 from fedbandit_envs.problems.instance import BanditInstance
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ def render(
     mode: str,
     instance: BanditInstance,
     pulls: IntArray,
+    regret: FloatArray,
     steps: int,
     max_cycles: int,
     rows: IntArray | None = None,
@@ -32,6 +35,7 @@ def render(
         mode: "ansi", "rgb_array" or "human".
         instance: the problem of the agents that are shown.
         pulls: (n, K) how often each agent has pulled each arm.
+        regret: (n,) the regret of each agent so far.
         steps: the number of steps taken.
         max_cycles: the horizon, T.
         rows: (n,) the numbers of the agents; None: all, in order.
@@ -39,16 +43,16 @@ def render(
     >>> from fedbandit_envs.problems.synthetic import Synthetic
     >>> rng = np.random.default_rng(0)
     >>> instance = Synthetic(num_agents=1, num_arms=2).instance(rng, rng)
-    >>> print(render("ansi", instance, np.zeros((1, 2), dtype=np.int64), 0, 100))
+    >>> print(render("ansi", instance, np.zeros((1, 2), dtype=np.int64), np.zeros(1), 0, 100))
     step 0 of 100   regret per agent: mean 0
     agent 0: best arm 1, pulled 0 times; regret 0; pulls 0 0
     """
     agents = np.arange(len(pulls)) if rows is None else rows
     if mode == "ansi":
-        return _text(instance, pulls, steps, max_cycles, agents)
+        return _text(instance, pulls, regret, steps, max_cycles, agents)
     if mode == "rgb_array":
-        return _image(instance, pulls, steps, max_cycles, agents)
-    _show(instance, pulls, steps, max_cycles, agents)
+        return _image(instance, pulls, regret, steps, max_cycles, agents)
+    _show(instance, pulls, regret, steps, max_cycles, agents)
     return None
 
 
@@ -66,9 +70,11 @@ def _headline(regret: FloatArray, steps: int, max_cycles: int, agents: IntArray)
     return f"step {steps:,} of {max_cycles:,}   regret per agent: mean {regret.mean():.4g}{spread}"
 
 
-def _text(instance: BanditInstance, pulls: IntArray, steps: int, max_cycles: int, agents: IntArray) -> str:
+def _text(
+    instance: BanditInstance, pulls: IntArray, regret: FloatArray, steps: int, max_cycles: int, agents: IntArray
+) -> str:
     """The state of play in words, one line per agent."""
-    regret, best = episode_regret(instance, pulls)["regret"], instance.means.argmax(axis=1)
+    best = instance.means.argmax(axis=1)
     lines = [_headline(regret, steps, max_cycles, agents)]
     for place in _spread(len(pulls), _MOST_LINES):
         counts = " ".join(map(str, pulls[place, :_MOST_ARMS])) + (" ..." if pulls.shape[1] > _MOST_ARMS else "")
@@ -113,7 +119,13 @@ def _show(*state: Any) -> None:
 
 
 def _draw(
-    figure: "Figure", instance: BanditInstance, pulls: IntArray, steps: int, max_cycles: int, agents: IntArray
+    figure: "Figure",
+    instance: BanditInstance,
+    pulls: IntArray,
+    regret: FloatArray,
+    steps: int,
+    max_cycles: int,
+    agents: IntArray,
 ) -> None:
     """Draw the shares of pulls of each arm on the left and the regret on the right, one line per agent."""
     from matplotlib.colors import PowerNorm
@@ -121,7 +133,7 @@ def _draw(
 
     shown = _spread(len(pulls), _MOST_ROWS)
     lines = np.arange(len(shown))
-    regret, best = episode_regret(instance, pulls)["regret"], instance.means.argmax(axis=1)
+    best = instance.means.argmax(axis=1)
     figure.set_layout_engine("constrained")
     figure.set_size_inches(9, 2.4 + 0.12 * len(shown))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))

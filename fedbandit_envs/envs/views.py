@@ -20,7 +20,6 @@ from gymnasium.vector.utils import batch_space
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
-from fedbandit_envs.envs.episode import episode_regret
 from fedbandit_envs.envs.registration import split_keywords
 from fedbandit_envs.protocol.observations import (
     Rows,
@@ -88,11 +87,17 @@ class _View(EpisodicBandit):
 
     def _restart(self, seed: int | None) -> None:
         super()._restart(seed)
-        self._features = flat_features(self.instance.observed(self.observe)[1])
-        self._mu = self.instance.observed(self.observe)[0].encode()
+        self._see()
+
+    def _see(self) -> None:
+        """Take in what is shown now."""
+        distribution, psi = self.episode.observed(self.observe)
+        self._features, self._mu = flat_features(psi), distribution.encode()
 
     def _observations(self) -> Observation:
         """What all agents are shown, in new arrays with one row per agent."""
+        if self.segment_steps is not None:
+            self._see()
         if self.observation == "distribution":
             return {name: rows.copy() for name, rows in self._mu.items()}
         if self.observation == "features":
@@ -102,7 +107,12 @@ class _View(EpisodicBandit):
 
     def _regret(self) -> dict[str, FloatArray] | None:
         """The regret (n,) of each agent by kind, if the episode is over and regret is recorded; else None."""
-        return episode_regret(self.instance, self.tally.pulls) if self.over and self.record_regret else None
+        return self.episode_regret() if self.over and self.record_regret else None
+
+    def _info(self) -> Info:
+        """What the last step reveals: the `context` (n, ...) of all agents, or nothing."""
+        contexts = self.episode.revealed()
+        return {} if contexts is None else {"context": contexts}
 
 
 class _SingleView(_View, gymnasium.Env[Any, Any]):
@@ -147,7 +157,7 @@ class JointView(_SingleView):
         """Pull one arm per agent; the reward is the sum of theirs."""
         rewards = self._play(self._running(), self._checked_arms(action))
         regret = self._regret()
-        info = {} if regret is None else {"episode_regret": regret}
+        info = self._info() | ({} if regret is None else {"episode_regret": regret})
         return self._observed(), float(rewards.sum()), False, self.over, info
 
 
@@ -181,7 +191,9 @@ class OneAgentView(_SingleView):
         """Pull arm `action` once."""
         (reward,) = self._play(self._running(), self._checked_arms([action])).tolist()
         regret = self._regret()
-        info = {} if regret is None else {"episode_regret": {kind: float(row[0]) for kind, row in regret.items()}}
+        info = {name: rows[0] for name, rows in self._info().items()}
+        if regret is not None:
+            info["episode_regret"] = {kind: float(row[0]) for kind, row in regret.items()}
         return self._observed(), reward, False, self.over, info
 
 
@@ -244,16 +256,19 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
 
     def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
         """Pull one arm per agent, or start the next episode if the last one is over."""
-        episode, arms = self.episode, self._checked_arms(actions)
+        episode, arms, info = self.episode, self._checked_arms(actions), dict[str, Any]()
         if self.over:
             self._restart(None)
             rewards = np.zeros(self.num_envs)
         else:
             rewards = self._play(episode, arms)
+            info = self._info()
+            info |= {f"_{name}": np.ones(self.num_envs, dtype=np.bool_) for name in info}  # as Gymnasium's infos
         going, over = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
         over[:] = self.over
         regret = self._regret()
-        info = {} if regret is None else {"episode_regret": regret, "_episode_regret": over.copy()}
+        if regret is not None:
+            info |= {"episode_regret": regret, "_episode_regret": over.copy()}
         return self._observations(), rewards, going, over, info
 
     def render(self) -> tuple[Any, ...] | None:

@@ -14,7 +14,6 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.bandit import EpisodicBandit
-from fedbandit_envs.envs.episode import episode_regret
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.protocol.observations import (
     features_space,
@@ -111,14 +110,9 @@ class ExpectedFeatures(_ObservationWrapper):
     def _new_space(self, agent: str) -> spaces.Box:
         return features_space(self.bandit.num_arms, self.bandit.dim)
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Infos]:
-        """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
-        _, infos = self.env.reset(seed=seed, options=options)
-        self._features = flat_features(self.bandit.instance.observed(self.bandit.observe)[1])
-        return self._changed({}), infos
-
     def _changed(self, observations: Observations) -> Observations:
-        return dict(zip(self.bandit.possible_agents, self._features.copy(), strict=True))
+        features = flat_features(self.bandit.episode.observed(self.bandit.observe)[1])
+        return dict(zip(self.bandit.possible_agents, features, strict=True))
 
 
 class PullStatistics(_ObservationWrapper):
@@ -171,7 +165,7 @@ class RecordRegret(_BanditWrapper):
     >>> observations, infos = env.reset(seed=0)
     >>> *_, infos = env.step({"agent_0": 0, "agent_1": 0})
     >>> list(infos["agent_0"]["episode_regret"])
-    ['regret', 'distribution_regret', 'paper_regret']
+    ['regret', 'distribution_regret', 'paper_regret', 'group_regret', 'mixed_regret:0.5']
     """
 
     in_gymnasium = "record_regret=True"
@@ -182,7 +176,7 @@ class RecordRegret(_BanditWrapper):
 
     def episode_regret(self) -> dict[str, FloatArray]:
         """The regret (M,) of each agent so far, by the kinds of `fedbandit_envs.problems.regrets.REGRETS`."""
-        return episode_regret(self.bandit.instance, self.bandit.tally.pulls)
+        return self.bandit.episode_regret()
 
     def step(self, actions: Mapping[str, int]) -> Outcome:
         """Pull one arm per agent."""

@@ -28,11 +28,11 @@ def advice(result: Result) -> list[str]:
     >>> line.endswith("for which it needs about 8,320 steps; max_cycles=2**16 shows the gain.")
     True
     """
-    return [line for spec in result.experiment.policies for line in _about(result, spec)]
+    return [line for spec in result.experiment.policies for line in advice_about(result, spec)]
 
 
-def _about(result: Result, spec: PolicySpec) -> Iterator[str]:
-    """The lines about one policy."""
+def advice_about(result: Result, spec: PolicySpec) -> Iterator[str]:
+    """The advice about one policy of a result, which is made anew with its problem."""
     policy = spec.make()
     env = result.experiment.environment_for(policy)
     env.start(result.experiment.trial_seed(result.trials[0]))

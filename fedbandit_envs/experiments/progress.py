@@ -16,7 +16,7 @@ def progress_bar(total: int, unit: str = "trial") -> Any:
     if not in_notebook():
         from tqdm import tqdm
 
-        return tqdm(disable=None, ncols=_usual_width(), **settings)  # None: shown on a terminal only
+        return tqdm(disable=None, **_usual_size(), **settings)  # None: shown on a terminal only
     if find_spec("ipywidgets") is None:  # tqdm.auto would warn
         from tqdm import tqdm
 
@@ -26,13 +26,16 @@ def progress_bar(total: int, unit: str = "trial") -> Any:
     return widget(disable=False, **settings)
 
 
-def _usual_width() -> int | None:
-    """80 for a terminal that says it has 0 columns, as some do; None where tqdm can find the width."""
+def _usual_size() -> dict[str, int]:
+    """The usual width and height for a terminal that says that its own are 0, as some do.
+
+    tqdm takes 0 rows for too few to show a bar in. What the terminal knows is left to tqdm.
+    """
     try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        columns, rows = os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):  # no terminal, a closed stream, or none at all
-        return None
-    return None if columns else 80
+        return {}
+    return ({} if columns else {"ncols": 80}) | ({} if rows else {"nrows": 24})
 
 
 def in_notebook() -> bool:

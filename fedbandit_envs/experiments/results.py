@@ -11,9 +11,9 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import make_folder
 from fedbandit_envs.experiments.reading import read_folder
-from fedbandit_envs.experiments.tables import LEDGER, STATES, TABLES, WITH_STEPS
+from fedbandit_envs.experiments.tables import LEDGER, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
-from fedbandit_envs.experiments.trials import Record, curve_names
+from fedbandit_envs.experiments.trials import STATES, Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
@@ -27,9 +27,11 @@ class Result:
 
     Policies are named by their labels. Arrays have a row for each trial.
 
-    Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of `distribution_regret` and
-    `paper_regret`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
-    played an arm that is not their best), and what has crossed: `scalars`, `scalars_up`, `messages_down`, ...
+    Curves, by name: `mean_regret`, `worst_regret`, `total_regret` (over agents; also of the other kinds in
+    `REGRETS`), `active_arms` (mean), `settled_share` (agents with one arm left), `wrong_share` (agents that lately
+    played an arm that is not their best), `admitted` (the number of agents that take part), `simple_regret` (of the
+    arms that agents recommend; NaN where they recommend none), `wrong_recommended` (the share of recommended arms that
+    are not the best), and what has crossed: `scalars`, `scalars_up`, `messages_down`, ...
 
     >>> from fedbandit_envs import Experiment, run
     >>> arguments = {"num_agents": 4, "max_cycles": 32}

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.trials import STATES
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.rounds.ledger import COUNTS
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from fedbandit_envs.experiments.results import Result
 
 LEDGER = (*COUNTS, "rounds")
-STATES = ("active_arms", "settled_share", "wrong_share")  # curves that say how the agents stand, and start anywhere
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
+_SHOWN = {"context": "the contexts", "truth": "the true means"}  # what `Policy.observes` beyond the distribution
 Times = Sequence[int] | None
 
 
@@ -171,11 +172,29 @@ def _methods(shown: Collection[str], num_trials: int) -> list[str]:
     return explained
 
 
-def knowing_the_truth(result: "Result") -> list[str]:
-    """The labels of policies that are shown the true means, as the Oracle; only installed policies are among them."""
-    known = set(policy_names())
-    specs = [spec for spec in result.experiment.policies if spec.name in known]
-    return [spec.label for spec in specs if policy_class(spec.name).observes == "truth"]
+def shown_more(result: "Result") -> dict[str, str]:
+    """The labels of policies that are shown more than others of the same result, and what they are shown.
+
+    Such a policy solves an easier problem, so it is a yardstick and no rival: the Oracle is one wherever it is, and
+    Fed-PE is one beside Fed-PECD, from which contexts are hidden. Policies that are not installed are no yardsticks.
+
+    >>> from fedbandit_envs import Experiment, run
+    >>> def small(*names):
+    ...     return run(Experiment("fedbandit/Synthetic-v0", names, {"max_cycles": 32}, trials=1), executor="serial")
+    >>> shown_more(small("Fed-PECD", "Fed-PE", "Oracle"))
+    {'Fed-PE': 'the contexts', 'Oracle': 'the true means'}
+    >>> shown_more(small("Fed-PE", "Oracle"))
+    {'Oracle': 'the true means'}
+    """
+    known = set(policy_names())  # a name from elsewhere would import code that someone else has chosen
+    observed = {
+        spec.label: policy_class(spec.name).observes if spec.name in known else "distribution"
+        for spec in result.experiment.policies
+    }
+    for what in ("distribution", "context"):
+        if what in observed.values():
+            return {label: _SHOWN[seen] for label, seen in observed.items() if seen not in ("distribution", what)}
+    return {}
 
 
 def _interval(name: str, band: Band, place: int) -> dict[str, float]:

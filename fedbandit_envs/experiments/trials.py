@@ -15,13 +15,15 @@ from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.rounds.playing import play
 
+# Curves that say how the agents stand, and start anywhere.
+STATES = ("active_arms", "settled_share", "wrong_share", "admitted", "simple_regret", "wrong_recommended")
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
 
 
 def curve_names() -> tuple[str, ...]:
     """The curves that are kept of a run, in their order; a kind of regret that is added to `REGRETS` adds two."""
     regrets = [f"{of}_{kind}" for of in ("mean", "worst") for kind in REGRETS]
-    return (*regrets, "active_arms", "settled_share", "wrong_share", *COUNTS)
+    return (*regrets, *STATES, *COUNTS)
 
 
 class Played(NamedTuple):
@@ -63,12 +65,14 @@ def _play(
 
 def summary(history: History) -> Record:
     """What is kept of a run; few arrays, because each has its price in a file."""
-    regrets = [history.regret(kind) for kind in REGRETS]  # (C, M) each
+    # (C, M) each; where contexts change, the kinds that need one table of gaps for the whole run are NaN
+    unknown = np.full(history.active.shape, np.nan)
+    regrets = [unknown if history.summed and kind not in history.summed else history.regret(kind) for kind in REGRETS]
     curves = np.concatenate(
         [
             [regret.mean(axis=1) for regret in regrets],
             [regret.max(axis=1) for regret in regrets],
-            [history.active.mean(axis=1), (history.active == 1).mean(axis=1), wrong_share(history)],
+            states(history),
             cumulative_counts(history).T,
         ]
     )
@@ -81,6 +85,20 @@ def summary(history: History) -> Record:
         "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
     }
+
+
+def states(history: History) -> list[FloatArray]:
+    """The curves (C,) of `STATES`."""
+    simple = history.simple_regret()
+    mistaken = np.where(np.isnan(simple), np.nan, simple > 0)
+    return [
+        history.active.mean(axis=1),
+        (history.active == 1).mean(axis=1),
+        wrong_share(history),
+        history.admitted.sum(axis=1).astype(np.float64),
+        simple.mean(axis=1),
+        mistaken.mean(axis=1),
+    ]
 
 
 def rows_of(names: Iterable[str]) -> dict[str, int]:
@@ -100,7 +118,12 @@ def missing_names(run: Record) -> list[str]:
 
 
 def wrong_share(history: History) -> FloatArray:
-    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best."""
+    """(C,) share of the agents that, since the last checkpoint, mostly pulled an arm that is not their best.
+
+    It is NaN where contexts change.
+    """
+    if history.summed:  # contexts change, so no arm stays the best
+        return np.full(len(history.steps), np.nan)
     lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
     gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
     return (gaps[..., 0] > 0).mean(axis=1)

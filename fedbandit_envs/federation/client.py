@@ -15,7 +15,7 @@ from fedbandit_envs.federation.wire import Packet, most_bytes, not_finite, pack,
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
-from fedbandit_envs.protocol.policy import Policy, SilentServer
+from fedbandit_envs.protocol.policy import Policy, SilentServer, agents_of, server_of
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
 from fedbandit_envs.rounds.checks import check_same_run
@@ -57,9 +57,9 @@ class Client:
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
         self._policy, self._run = policy, run
-        self._blocks = AgentBlocks([policy.agents(view)], rows, constants.num_arms)
+        self._blocks = AgentBlocks([agents_of(policy, view)], rows, constants.num_arms)
         # Agents without a server wait for no message, so they play to the horizon in one turn.
-        self._alone = isinstance(policy.server(ServerView.of_run(constants, seed=0)), SilentServer)
+        self._alone = isinstance(server_of(policy, ServerView.of_run(constants, seed=0)), SilentServer)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
         self._turn = self._step = self._plans = 0
         self._last: tuple[int, Message | None] = (0, None)  # the length and the report of the last turn

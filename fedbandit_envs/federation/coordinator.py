@@ -16,7 +16,7 @@ from fedbandit_envs.federation.wire import Packet, Transport, pack
 from fedbandit_envs.protocol.knowledge import ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
-from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.protocol.policy import Policy, server_of
 from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.checks import check_same_run
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
@@ -88,7 +88,7 @@ class Coordinator:
         self._policy, self._view, self._transport = policy, view, transport
         self._constants, self._run = view.constants, run
         self._quorum, self._timeout = quorum, timeout
-        self._carrier = ViaServer(policy.server(view), view.constants)
+        self._carrier = ViaServer(server_of(policy, view), view.constants)
         self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
         self._owners = Owners(owners, view.constants.num_agents, audit)
         self._acknowledged: dict[str, int] = {}  # for a key the last turn that its client is known to have played
@@ -196,9 +196,9 @@ class Coordinator:
             try:
                 reply = self._reply(key, answers.get(key, missing))
                 if reply.verb != PLAY:
-                    raise ReplyError("did not play")
+                    raise ReplyError(f"verb: expected {PLAY}, got {reply.verb}")
                 if reply.turn != self.turn:
-                    raise ReplyError(f"answered turn {reply.turn} in turn {self.turn}")
+                    raise ReplyError(f"turn: expected {self.turn}, got {reply.turn}")
                 replies[key] = reply
             except ReplyError as error:
                 failed[key] = shown(str(error))
@@ -212,11 +212,11 @@ class Coordinator:
         reply = read_reply(answer, self._constants)
         agents, left = self._owners.agents[key], self._constants.horizon - self.step
         if not np.array_equal(reply.agents, agents):
-            raise ReplyError(f"spoke for agents {reply.agents.tolist()}, its key speaks for {agents.tolist()}")
+            raise ReplyError(f"agents: expected those of its key, {agents.tolist()}, got {reply.agents.tolist()}")
         if reply.turn > self.turn:
-            raise ReplyError(f"was at turn {reply.turn}, the server is at turn {self.turn}")
+            raise ReplyError(f"turn: expected at most {self.turn}, that of the server, got {reply.turn}")
         if reply.length > left:
-            raise ReplyError(f"played {reply.length} steps where {left} were left")
+            raise ReplyError(f"length: expected at most the {left} steps that are left, got {reply.length}")
         return reply
 
     def _missing(self, failed: Mapping[str, str], number: int) -> list[Fault]:
@@ -257,7 +257,7 @@ class Coordinator:
         """Whether the server can answer this message alone, which a copy of the server tries."""
         if message is None:
             return True
-        copy: ServerSide = self._policy.server(self._view)
+        copy = server_of(self._policy, self._view)
         copy.restore(self._carrier.server.snapshot())
         try:
             copy.answer(message)

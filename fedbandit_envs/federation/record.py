@@ -11,6 +11,7 @@ import numpy as np
 from fedbandit_envs import storage
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import Ledger
@@ -31,19 +32,20 @@ def collected(settings: Settings, folder: Path) -> History:
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
     pulls = np.zeros((*shape, constants.num_arms), dtype=np.int64)
-    active = np.full(shape, constants.num_arms, dtype=np.int64)
+    marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):
             pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
-            active[:, state["agents"]] = _held(kept["active"], len(steps))
+            for name, mark in marks._asdict().items():
+                mark[:, state["agents"]] = _held(kept[name], len(steps))
     instance = settings.make_environment().instance
     history = History(
         policy=settings.make_policy(),
         constants=constants,
         steps=steps,
         pulls=pulls,
-        active=active,
+        **marks._asdict(),
         gaps={kind: instance.gaps(kind) for kind in REGRETS},
         ledger=Ledger.restored(server["ledger"]),
         faults=tuple(faults_from_tree(server["faults"])),

@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.messages import Message
 
 
 class ReplyError(ValueError):
-    """A reply can't be used; the message says what the client did, as in "sent NaN or infinity in theta"."""
+    """A reply can't be used; the message says what was expected and what the client sent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
     >>> read_reply(pack({"verb": "play", "turn": 2, "length": 8, "agents": [17]}, [None]), constants)
     Traceback (most recent call last):
         ...
-    fedbandit_envs.federation.replies.ReplyError: spoke for an unknown agent, 17
+    fedbandit_envs.federation.replies.ReplyError: agents: expected numbers from 0 to 2, got 17
     """
     most = most_bytes(constants, constants.num_agents)
     try:
@@ -64,9 +64,10 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
     message = messages[0] if len(messages) else None
     if message is not None:
         if message.agents is None or not np.isin(message.agents, agents).all():
-            raise ReplyError("sent rows of agents that are not its own")
+            got = "all agents" if message.agents is None else message.agents.tolist()
+            raise ReplyError(f"rows: expected those of its own agents {agents.tolist()}, got those of {got}")
         if len(np.unique(message.agents)) < len(message.agents):
-            raise ReplyError("sent several rows of one agent")
+            raise ReplyError(f"rows: expected one for each agent, got those of {message.agents.tolist()}")
         if (name := not_finite(message)) is not None:
             raise ReplyError(f"sent NaN or infinity in {name}")
         if not len(message.agents):
@@ -76,12 +77,12 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
 
 def _agents(value: Any, constants: Constants) -> IntArray:
     if not isinstance(value, list) or not value or len(value) > constants.num_agents:
-        raise ReplyError("unreadable: expected the numbers of its agents")
+        raise ReplyError(f"unreadable: expected the numbers of its agents, got {str(value)[:20]!r}")
     for agent in value:
         if not isinstance(agent, int) or isinstance(agent, bool) or not 0 <= agent < constants.num_agents:
-            raise ReplyError(f"spoke for an unknown agent, {str(agent)[:20]}")
+            raise ReplyError(f"agents: expected numbers from 0 to {constants.num_agents - 1}, got {str(agent)[:20]}")
     if len(set(value)) < len(value):
-        raise ReplyError("spoke for one agent twice")
+        raise ReplyError(f"agents: expected each of them once, got {value}")
     return np.array(value, dtype=np.int64)
 
 

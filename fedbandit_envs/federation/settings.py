@@ -13,6 +13,7 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
+from fedbandit_envs.problems.segments import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
@@ -69,6 +70,7 @@ class Settings:
         assert chosen is not None
         made = _without_peers(policy, parameters)
         env = _environment(environment, arguments, made)
+        refuse_changes(environment, env.problem)
         env.reset(seed=chosen)
         with_horizon = {**arguments, "max_cycles": env.max_cycles}
         return cls(policy, parameters, env.view().constants, environment, with_horizon, chosen)
@@ -158,6 +160,15 @@ def _without_peers(name: str, parameters: Mapping[str, Any]) -> Policy:
             "one process: fb.play(env, policy, network='ring')"
         )
     return policy
+
+
+def refuse_changes(environment: str, problem: object) -> None:
+    """Refuse a problem whose contexts change within an episode: clients are shown theirs once."""
+    if changes(problem):
+        raise ValueError(
+            f"{environment}: expected contexts that never change in a federation, got ones that do; leave out "
+            "context='streaming' and change_every, or play it with fb.play"
+        )
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:

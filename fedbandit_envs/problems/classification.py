@@ -107,11 +107,7 @@ def from_classification(
     right = np.array([[one == arm for arm in arms] for one in labels], dtype=np.float64)  # (rows, K)
     hidden = np.array([1 + names.index(name) for name in dict.fromkeys(hide)], dtype=np.int64)
     report = _tried(x, right, hidden, rng)
-    agents = np.arange(len(x))
-    if num_agents is not None:
-        if whole_number("num_agents", num_agents, at_least=1) > len(x):
-            raise ValueError(f"num_agents: expected at most the {len(x)} rows there are, got {num_agents}")
-        agents = np.sort(rng.permutation(len(x))[:num_agents])
+    agents = _agents(len(x), num_agents, rng)
     return FittedProblem(
         theta=_ridge(x, right).T,
         contexts=_contexts(x, hidden, agents),
@@ -151,6 +147,15 @@ def _check_enough(rows: int, dim: int, arms: Sequence[str]) -> None:
         raise ValueError(
             f"table: expected at least {2 * dim} rows, twice the number of columns and the constant, got {rows}"
         )
+
+
+def _agents(rows: int, num_agents: int | None, rng: np.random.Generator) -> IntArray:
+    """The rows that are agents, in their order: so many of them, or all."""
+    if num_agents is None:
+        return np.arange(rows)
+    if whole_number("num_agents", num_agents, at_least=1) > rows:
+        raise ValueError(f"num_agents: expected at most the {rows} rows there are, got {num_agents}")
+    return np.sort(rng.permutation(rows)[:num_agents])
 
 
 def _ridge(x: FloatArray, y: FloatArray) -> FloatArray:

@@ -4,6 +4,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.problems.segments import CONTEXTS
 from fedbandit_envs.validation import one_of, real_number
 
 USUAL_STD = 0.05  #: the usual standard deviation of contexts; the paper gives none, and with it its statements hold
@@ -11,7 +12,7 @@ USUAL_STD = 0.05  #: the usual standard deviation of contexts; the paper gives n
 
 def check_hidden(context: str, error: str, context_std: float) -> None:
     """Refuse combinations of `context`, `error` and `context_std` that mean nothing."""
-    one_of("context", context, ("fixed", "resampled"))
+    one_of("context", context, CONTEXTS)
     one_of("error", error, ("berkson", "classical"))
     real_number("context_std", context_std, at_least=0)
     if error == "classical" and context == "resampled":

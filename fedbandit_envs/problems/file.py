@@ -132,7 +132,7 @@ class File:
     _linear: Linear = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        settings: dict[str, Any] = {"context": self.context}
+        settings: dict[str, Any] = {"context": one_of("context", self.context, ("fixed", "resampled"))}
         if self.noise_std is not None:
             settings["noise_std"] = self.noise_std
         if self.path is None:

@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import kind_of_regret
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
@@ -174,11 +174,15 @@ class BanditInstance:
 
     def reward_law(self) -> RewardLaw:
         """The law of the rewards, from which an episode draws."""
-        if self.rewards == "bernoulli":
-            return BernoulliRewards(self.means.clip(0, 1))  # the check of the means allows for rounding
-        if self.context == "fixed":
-            return GaussianRewards(self.means, self.noise_std)
+        if self.rewards == "bernoulli" or self.context == "fixed":
+            return self.law_of(self.means)
         return self.distribution.reward_law(self.feature_map, self.theta, self.noise_std)
+
+    def law_of(self, means: FloatArray) -> RewardLaw:
+        """The law of rewards with these mean rewards (n, K)."""
+        if self.rewards == "bernoulli":
+            return BernoulliRewards(means.clip(0, 1))  # the check of the means allows for rounding
+        return GaussianRewards(means, self.noise_std)
 
     def gaps(self, kind: str = "regret") -> FloatArray:
         """What one pull of each arm adds to the regret, (M, K).
@@ -186,7 +190,7 @@ class BanditInstance:
         Args:
             kind: a kind of `fedbandit_envs.problems.regrets.REGRETS`, which says with what each of them compares.
         """
-        gaps = REGRETS[one_of("kind", kind, REGRETS)].gaps(self)
+        gaps = kind_of_regret(kind).gaps(self)
         if np.shape(gaps) != self.means.shape:
             raise ValueError(
                 f"{kind}: expected gaps of shape {self.means.shape} = (agents, arms), got {np.shape(gaps)}; a shard is "

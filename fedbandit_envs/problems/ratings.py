@@ -122,27 +122,16 @@ def from_ratings(
     cells = _cells(read_columns(table, delimiter), user, item, rating)
     _check_enough(cells, num_arms, dim)
     users, items = balanced(*cells.factors(dim, np.ones(len(cells.rating), dtype=bool)))
-    rmse_mean, rmse, rmse_arms = _held_out_errors(cells, num_arms, dim, rng)
+    errors = _held_out_errors(cells, num_arms, dim, rng)
     theta, cluster = k_means(items.T, _enough_items(items.T, num_arms), rng)
     present = np.flatnonzero(users.any(axis=1))
     scale = max(1.0, (users @ theta.T).max())
-    report = RatingsFit(
-        users=len(cells.users),
-        items=len(cells.items),
-        ratings=len(cells.rating),
-        held_out=_num_held_out(cells),
-        dim=dim,
-        num_arms=num_arms,
-        left_out=len(users) - len(present),
-        rmse_mean=rmse_mean,
-        rmse=rmse,
-        rmse_arms=rmse_arms,
-        reward_per_rating=1 / cells.highest / scale,
-    )
+    report = _report(cells, num_arms, dim, len(users) - len(present), errors, scale)
+    usual_noise = report.rmse_arms / cells.highest / scale
     return FittedProblem(
         theta / scale,
         _contexts(users[present], hidden, context_std, num_agents, rng),
-        rmse_arms / cells.highest / scale if noise_std is None else real_number("noise_std", noise_std, at_least=0),
+        usual_noise if noise_std is None else real_number("noise_std", noise_std, at_least=0),
         tuple(tuple(cells.items[i] for i in np.flatnonzero(cluster == arm)) for arm in range(num_arms)),
         report,
     )
@@ -238,6 +227,26 @@ def _held_out_errors(cells: _Cells, num_arms: int, dim: int, rng: np.random.Gene
     of_items = cells.highest * (users[user] * items.T[item]).sum(axis=1)
     of_arms = cells.highest * (users[user] * centres[cluster[item]]).sum(axis=1)
     return rmse(mean), rmse(of_items), rmse(of_arms)
+
+
+def _report(
+    cells: _Cells, num_arms: int, dim: int, left_out: int, errors: tuple[float, float, float], scale: float
+) -> RatingsFit:
+    """The report; `errors` are those of `_held_out_errors`, and rewards are divided by `scale`."""
+    rmse_mean, rmse, rmse_arms = errors
+    return RatingsFit(
+        users=len(cells.users),
+        items=len(cells.items),
+        ratings=len(cells.rating),
+        held_out=_num_held_out(cells),
+        dim=dim,
+        num_arms=num_arms,
+        left_out=left_out,
+        rmse_mean=rmse_mean,
+        rmse=rmse,
+        rmse_arms=rmse_arms,
+        reward_per_rating=1 / cells.highest / scale,
+    )
 
 
 def _contexts(

@@ -10,6 +10,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD, around, check_hidden
 from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.segments import DrawnAnew, segment_length, within_segment
 from fedbandit_envs.validation import real_number, whole_number
 
 
@@ -34,8 +35,9 @@ class Synthetic:
     gap: tuple[float, float] | float = (0.2, 0.4)  #: the range of the suboptimality gaps, or the one gap of all arms
     context_std: float = USUAL_STD  #: standard deviation of each number of a context
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
-    context: str = "fixed"  #: "fixed" or "resampled" at each pull
+    context: str = "fixed"  #: "fixed", "resampled" at each pull, or "streaming": fresh features at each step
     noise_std: float = 1.0  #: standard deviation of the rewards' noise
+    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)
@@ -43,7 +45,13 @@ class Synthetic:
         whole_number("dim", self.dim, at_least=2)
         real_number("noise_std", self.noise_std, at_least=0)
         check_hidden(self.context, self.error, self.context_std)
+        segment_length(self.context, self.change_every)
         self._gap_range()
+
+    @property
+    def segment_steps(self) -> int | None:
+        """The length of a segment; None: contexts never change."""
+        return segment_length(self.context, self.change_every)
 
     def _gap_range(self) -> tuple[float, float]:
         """The smallest and the largest gap."""
@@ -62,13 +70,11 @@ class Synthetic:
         """The shape of all instances, found without drawing one."""
         feature_map = Table(self.num_arms, self.dim)
         shown = Gaussian(np.zeros((1, feature_map.context_dim)), std=self.context_std)
-        return ProblemShape(self.num_agents, feature_map, shown, self.context)
+        return ProblemShape(self.num_agents, feature_map, shown, within_segment(self.context))
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """Draw features with the required gaps and norms; no draw is ever rejected."""
-        distribution, contexts = around(
-            self._features(rng).reshape(self.num_agents, -1), self.context_std, self.error, self.context, context_rng
-        )
+        distribution, contexts = self._drawn(1, rng, context_rng)
         theta = np.zeros((self.num_arms, self.dim))
         theta[:, 0] = 1
         feature_map = Table(self.num_arms, self.dim)
@@ -78,7 +84,7 @@ class Synthetic:
             distribution,
             contexts,
             self.noise_std,
-            context=self.context,
+            context=within_segment(self.context),
             ell=0.5,
             L=1.0,
             shared_theta=True,
@@ -86,13 +92,23 @@ class Synthetic:
             context_proxy=self.context_std**2 if self.error == "berkson" else None,
         )
 
-    def _features(self, rng: np.random.Generator) -> FloatArray:
-        """The features (M, K, d) before anything is hidden."""
-        shape = (self.num_agents, self.num_arms)
-        best = rng.integers(self.num_arms, size=self.num_agents)
-        gap = rng.uniform(*self._gap_range(), size=shape)
-        gap[np.arange(self.num_agents), best] = 0
-        first = rng.uniform(0.8, 0.9, size=(self.num_agents, 1)) - gap
+    def context_stream(self, instance: BanditInstance, seed: int, segments: int) -> DrawnAnew:
+        """Fresh features in each segment, in the same ranges."""
+        return DrawnAnew(seed, self._drawn)
+
+    def _drawn(
+        self, segments: int, rng: np.random.Generator, context_rng: np.random.Generator
+    ) -> tuple[Gaussian, FloatArray | None]:
+        """mu and the hidden contexts of so many segments, segment after segment."""
+        base = self._features(rng, segments * self.num_agents).reshape(segments * self.num_agents, -1)
+        return around(base, self.context_std, self.error, within_segment(self.context), context_rng)
+
+    def _features(self, rng: np.random.Generator, rows: int) -> FloatArray:
+        """The features (rows, K, d) before anything is hidden."""
+        best = rng.integers(self.num_arms, size=rows)
+        gap = rng.uniform(*self._gap_range(), size=(rows, self.num_arms))
+        gap[np.arange(rows), best] = 0
+        first = rng.uniform(0.8, 0.9, size=(rows, 1)) - gap
         return _with_norms_in_range(first, rng, self.dim)
 
 

@@ -30,7 +30,7 @@ class Constants:
     ell: float  #: lower end of the norms of psi
     L: float  #: upper end of the norms of psi
     noise_std: float  #: sub-Gaussian scale of one reward's noise
-    context: str  #: "fixed" or "resampled"
+    context: str  #: "fixed", "resampled", or "streaming": new at each step
     shared_theta: bool = False  #: whether all arms have one theta
     same_arms: bool = False  #: whether all agents are shown the same psi
     theta_bound: float | None = None  #: no theta_a is longer; None: nothing is guaranteed
@@ -87,6 +87,7 @@ class View:
     psi: FloatArray  #: (n, K, d) expected features
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
     truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
+    valid: int | None = None  #: for how many steps mu and psi hold, from the first on; None: to the horizon
     network: Neighbourhood | None = None  #: the agents' neighbours, in a run with a network; None: there is none
 
     __repr__ = short_repr
@@ -107,5 +108,6 @@ class View:
             psi=self.psi[index],
             randomness=Randomness(self.randomness.seed, self.randomness.stream, self.randomness.num_agents, agents),
             truth=None if self.truth is None else self.truth[index],
+            valid=self.valid,
             network=None if self.network is None else self.network.rows(index),
         )

@@ -220,14 +220,18 @@ class Feedback:
     arm: IntArray  #: (n,) the arm that was played after exploration
     played: IntArray  #: (n,) pulls of `arm` after exploration
     played_sums: FloatArray  #: (n,) sums of the rewards of these pulls
+    #: (n, d) phi of the arm pulled, where contexts are revealed after each step; None: they are not
+    features: FloatArray | None = None
     plan: CheckedPlan | None = field(default=None, init=False, repr=False)  #: the plan, if it was carried out unchanged
 
     __repr__ = short_repr
 
     @classmethod
-    def of(cls, plan: CheckedPlan, explored_sums: FloatArray, played_sums: FloatArray) -> "Feedback":
+    def of(
+        cls, plan: CheckedPlan, explored_sums: FloatArray, played_sums: FloatArray, features: FloatArray | None = None
+    ) -> "Feedback":
         """The feedback of a plan that was carried out unchanged."""
-        feedback = cls(plan.explore, explored_sums, plan.arm, plan.length - plan.exploration, played_sums)
+        feedback = cls(plan.explore, explored_sums, plan.arm, plan.length - plan.exploration, played_sums, features)
         object.__setattr__(feedback, "plan", plan)
         return feedback
 
@@ -251,15 +255,25 @@ class Feedback:
                 _whole("arm", self.arm, (n,), below=num_arms),
                 _whole("played", self.played, (n,)),
                 self.played_sums,
+                self.features,
             )
         for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
             read_only(array)
+        if own.features is not None:
+            read_only(own.features)
         return own
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of the agents with these positions."""
-        whole: tuple[NDArray[Any], ...] = (self.explored, self.explored_sums, self.arm, self.played, self.played_sums)
-        return Feedback(*[read_only(array[index]) for array in whole])
+        features = None if self.features is None else read_only(self.features[index])
+        return Feedback(
+            read_only(self.explored[index]),
+            read_only(self.explored_sums[index]),
+            read_only(self.arm[index]),
+            read_only(self.played[index]),
+            read_only(self.played_sums[index]),
+            features,
+        )
 
     def pulls(self) -> IntArray:
         """All pulls (n, K), of exploration and of exploitation."""

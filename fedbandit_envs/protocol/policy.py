@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray
+from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
@@ -68,6 +68,8 @@ class AgentSide(Side, ABC):
     """
 
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
+    admitted: BoolArray | None = None  #: (n,) the agents that take part so far; None: all do from the start
+    recommended: IntArray | None = None  #: (n,) the arm that each takes for the best, -1: none yet; None: never any
     uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
@@ -77,6 +79,18 @@ class AgentSide(Side, ABC):
     @abstractmethod
     def report(self, feedback: Feedback) -> Message | None:
         """What to tell the server about the last plan; agents with nothing to say are left out."""
+
+    def observe(self, view: View) -> None:
+        """What is shown from now on, where contexts change within an episode.
+
+        The constructor is given the first view; this is called at each change, before the next plan, and once after
+        `restore`, so calling it twice with one view must do no harm. Only mu, psi and `valid` differ from the view
+        before. The default refuses: a class without an `observe` of its own plays problems that never change.
+        """
+        raise ProtocolError(
+            f"{type(self).__name__}.observe: expected a class that says what it does when contexts change, got none; "
+            "define observe(view)"
+        )
 
 
 def overflowing(up: Message) -> dict[int, str]:
@@ -147,7 +161,7 @@ class Policy(ABC):
     ...     def choose(self):
     ...         return np.zeros(len(self.view.agents), dtype=np.int64)
     ...
-    ...     def learn(self, arm, pulls, rewards):
+    ...     def learn(self, outcome):
     ...         pass
     >>> @dataclass(frozen=True)
     ... class FirstArm(fb.Policy):
@@ -159,7 +173,8 @@ class Policy(ABC):
            [10,  0,  0]])
     """
 
-    #: what the agents must be shown: "distribution", "context" (the exact setting), or "truth" for the Oracle alone
+    #: what the agents must be shown: "distribution", "context" (the exact setting), "delayed" (the distribution, and
+    #: the context after each pull), or "truth" for the Oracle alone
     observes: ClassVar[str] = "distribution"
     #: "server", "peers" or "nobody"; None: "server" if the class defines `server`, else "nobody". See `partner_of`.
     talks_to: ClassVar[str | None] = None
@@ -207,6 +222,22 @@ def partner_of(policy: type[Policy]) -> str:
     if policy.talks_to is not None:
         return one_of(f"{policy.__name__}.talks_to", policy.talks_to, PARTNERS)
     return "nobody" if policy.server is Policy.server else "server"
+
+
+def agents_of(policy: Policy, view: View) -> AgentSide:
+    """A new agent side of a policy; what is none is refused."""
+    side = policy.agents(view)
+    if not isinstance(side, AgentSide):
+        raise ProtocolError(f"{type(policy).__name__}.agents: expected an AgentSide, got {side!r}; return one")
+    return side
+
+
+def server_of(policy: Policy, view: ServerView) -> ServerSide:
+    """A new server side of a policy; what is none is refused."""
+    side = policy.server(view)
+    if not isinstance(side, ServerSide):
+        raise ProtocolError(f"{type(policy).__name__}.server: expected a ServerSide, got {side!r}; return one")
+    return side
 
 
 def observe_for(policy: Policy) -> str:

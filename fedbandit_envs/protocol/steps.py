@@ -1,7 +1,7 @@
 """Agents that decide at each step."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,12 +12,29 @@ from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide
 
 
-class StepAgents(AgentSide):
-    """Agents that decide at each step and never send a message: they need `choose` and `learn` only.
+class Outcome(NamedTuple):
+    """What came of one step; its arrays are read-only.
 
-    Most of their steps are played without a turn of the four verbs; the run is the same and takes less time. If a
-    subclass overrides `plan` or `report`, these are called instead. Pulls that a wrapper turned into exploration are
-    not passed to `learn`.
+    >>> Outcome(np.array([2]), np.array([1]), np.array([0.5])).features is None
+    True
+    """
+
+    arm: IntArray  #: (n,) the arm that each agent has pulled
+    pulls: IntArray  #: (n,) how often it was pulled: once, unless a wrapper pulled otherwise
+    rewards: FloatArray  #: (n,) the sum of the rewards of these pulls
+    features: FloatArray | None = None  #: (n, d) phi of the arm pulled, where contexts are revealed; None: they are not
+
+
+class StepAgents(AgentSide):
+    """Agents that decide at each step: they need `choose` and `learn`, and those that communicate `speak` and `hear`.
+
+    A step is `choose`, `learn`, `speak`. When something arrives, `hear` and then `speak` are called, and so on until
+    nobody speaks; such rounds cost no step, and nothing new is shown in between. Most steps in which nobody speaks are
+    played without a turn of the four verbs; the run is the same and takes less time. If a subclass overrides `plan` or
+    `report`, these are called instead. Pulls that a wrapper turned into exploration are not passed to `learn`.
+
+    A class that also plays problems whose contexts change defines `observe`. It is one line, `self.view = view`, for a
+    class that computes from `self.view.psi` at each step; a class that precomputes from psi does so there anew.
 
     Args:
         view: what the agents know; it is kept as `self.view`.
@@ -26,7 +43,7 @@ class StepAgents(AgentSide):
     ...     def choose(self):
     ...         return np.zeros(len(self.view.agents), dtype=np.int64)
     ...
-    ...     def learn(self, arm, pulls, rewards):
+    ...     def learn(self, outcome):
     ...         pass
     >>> from fedbandit_envs.contexts.finite import PointMass
     >>> from fedbandit_envs.contexts.features import Identity
@@ -38,6 +55,8 @@ class StepAgents(AgentSide):
     >>> First(view).plan(None, remaining=100).arm
     array([0, 0])
     """
+
+    heard: bool = False  #: whether the last `plan` was about what had arrived, and so without a pull
 
     def __init__(self, view: View):
         self.view = view
@@ -56,17 +75,28 @@ class StepAgents(AgentSide):
         """The arms (n,) of the next step, as whole numbers."""
 
     @abstractmethod
-    def learn(self, arm: IntArray, pulls: IntArray, rewards: FloatArray) -> None:
-        """Learn from what was pulled.
+    def learn(self, outcome: Outcome) -> None:
+        """Learn from what was pulled."""
 
-        Args:
-            arm: (n,) the arm that each agent has pulled.
-            pulls: (n,) how often it was pulled: once, unless a wrapper pulled otherwise.
-            rewards: (n,) the sum of the rewards of these pulls.
-        """
+    def speak(self) -> Message | None:
+        """What to tell the server now, after a step or after `hear`; agents with nothing to say are left out."""
+        return None
+
+    def hear(self, down: Message) -> None:
+        """Take in what the server says; the default refuses, because agents that never speak hear nothing."""
+        raise ProtocolError(
+            f"{type(self).__name__}.hear: expected a class that takes in what a server says, got a message "
+            f"{down.kind!r} and no such method; define hear(down)"
+        )
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The plan of one step with the chosen arms."""
+        """The plan of one step with the chosen arms; a plan of no step when something has arrived."""
+        # All blocks wait when something arrives for any of them, so that a run does not depend on the blocks.
+        self.heard = down is not None
+        if down is not None:
+            if down.agents is None or len(down.agents):
+                self.hear(down)
+            return Plan.wait(len(self.view.agents), self.view.constants.num_arms)
         return Plan.play(self.checked(self.choose()), self.view.constants.num_arms)
 
     def checked(self, chosen: object) -> IntArray:
@@ -86,6 +116,7 @@ class StepAgents(AgentSide):
         return chosen
 
     def report(self, feedback: Feedback) -> Message | None:
-        """Learn from the step, and send nothing."""
-        self.learn(feedback.arm, feedback.played, feedback.played_sums)
-        return None
+        """Learn from the step, if there was one, and say what there is to say."""
+        if not self.heard:
+            self.learn(Outcome(feedback.arm, feedback.played, feedback.played_sums, feedback.features))
+        return self.speak()

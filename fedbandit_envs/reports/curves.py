@@ -44,7 +44,7 @@ def regret(
     one_of("log", log, LOG_AXES)
     if isinstance(result, History):
         return _regret_of_a_run(result, axes, kind, log, size, title)
-    labels = chosen(result.labels, order)
+    labels = chosen(result, order)
     figure, axes = place(axes, size, len(labels))
     series = {
         label: line(axes, *with_start(result, label, f"mean_{kind}"), label, looks(result)[label]) for label in labels
@@ -92,7 +92,7 @@ def active_arms(
 ) -> "Figure":
     """Arms that an agent still considers, over time: means over agents and trials; the same for every `kind`."""
     one_of("log", log, LOG_AXES)
-    labels = chosen(result.labels, order)
+    labels = chosen(result, order)
     figure, axes = place(axes, size, len(labels))
     series = {
         label: line(axes, result.steps(label), result.curve(label, "active_arms"), label, looks(result)[label])

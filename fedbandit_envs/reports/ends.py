@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.experiments.tables import shown_more
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.reports.canvas import LOG_AXES, Numbers, legend, number_text, place
-from fedbandit_envs.reports.series import Size, band_note, chosen, finish, heading, looks, mean_band, name_parts
+from fedbandit_envs.reports.series import (
+    Size,
+    band_note,
+    checked_sweep,
+    chosen,
+    finish,
+    heading,
+    looks,
+    mean_band,
+    name_parts,
+)
 from fedbandit_envs.validation import one_of
 
 if TYPE_CHECKING:
@@ -34,9 +45,9 @@ def regret_against(
     order: Sequence[str] | None = None,
 ) -> "Figure":
     """Final regret against the values of a swept parameter, numbers or names."""
-    values = list(results)
+    values = list(checked_sweep(results))
     first = results[values[0]]
-    labels = chosen(first.labels, order)
+    labels = chosen(first, order)
     figure, axes = place(axes, size, len(labels))
     series: dict[str, Artist] = {}
     for label in labels:
@@ -84,7 +95,7 @@ def communication(
     order: Sequence[str] | None = None,
 ) -> "Figure":
     """Final regret against what was communicated: one point per trial, and the mean."""
-    labels = chosen(result.labels, order)
+    labels = chosen(result, order)
     figure, axes = place(axes, size, max(len(labels), 6))
     series: dict[str, Artist] = {}
     for label in labels:
@@ -131,7 +142,7 @@ def agents(
 ) -> "Figure":
     """How regret is spread over agents: the share of agents, of all trials, with at most that much at the end."""
     one_of("log", log, LOG_AXES)
-    labels = chosen(result.labels, order)
+    labels = chosen(result, order)
     figure, axes = place(axes, size, len(labels))
     series: dict[str, Artist] = {}
     for label in labels:
@@ -162,13 +173,16 @@ def differences(
 ) -> "Figure":
     """Paired differences of final regret to the policy with the least, a forest plot: right of 0 is worse.
 
+    The policy at 0 is the best of those that are shown the least: the Oracle and its like are compared with it.
     The intervals are Student's for pairs, one by one. `Result.table("comparisons")` has p-values, corrected by Holm.
     """
     if one_of("log", log, LOG_AXES):
         raise ValueError(f"log: expected '' for differences, which can be negative, got {log!r}")
-    labels = chosen(result.labels, order)
+    labels = chosen(result, order)
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}
-    best = min(labels, key=means.__getitem__)
+    yardsticks = shown_more(result)
+    rivals = [label for label in labels if label not in yardsticks] or labels
+    best = min(rivals, key=means.__getitem__)
     rows = labels if order else sorted(labels, key=means.__getitem__)
     found = _differences_to(best, result, kind)
     figure, axes = place(axes, size or (7.0, 1.6 + 0.3 * len(rows)), 1)

@@ -62,7 +62,7 @@ def summary_table(
             is left out.
         names: the columns to show. A mean and its interval are one column.
         regret: what the regret is, in LaTeX, for the caption.
-        references: policies that are shown but don't compete for the best, as one that knows the truth.
+        references: policies that don't compete for the best, as one that is shown the true means.
     """
     bold: set[Place] = set()
     marked: set[Place] = set()

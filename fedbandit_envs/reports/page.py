@@ -23,6 +23,7 @@ from fedbandit_envs.reports.html import colours_of, facts, section, table
 from fedbandit_envs.reports.sections import (
     SCALES,
     Plots,
+    advice_lines,
     audit_section,
     curve_data,
     differences_section,
@@ -61,6 +62,8 @@ def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
     """
     if path is None and isinstance(source, Result):
         raise ValueError("path: expected the file to write, got None; only a folder has a place for its report")
+    if path is not None and Path(path).is_dir():
+        raise ValueError(f"{path}: expected the file to write, got a folder; write {Path(path) / REPORT_FILE}")
     results = {"": source} if isinstance(source, Result) else load_results(Path(source))
     verdicts = [] if isinstance(source, Result) else _verdicts(Path(source))
     target = Path(source) / REPORT_FILE if path is None and not isinstance(source, Result) else Path(str(path))
@@ -102,7 +105,7 @@ def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]], folder: 
         result = results[""]
         title = f"{result.experiment.environment.partition('/')[2]}: {', '.join(result.labels[:3])}"
         title += f" and {len(result.labels) - 3} more" * (len(result.labels) > 3)
-        lines, kinds = headline(result), kinds_of(result)
+        lines, kinds = [*headline(result), *advice_lines(result)], kinds_of(result)
         data = {f"regret-{kind}": curve_data(result, kind) for kind in kinds}
         body = [
             summary_section(result, kinds),
@@ -150,7 +153,9 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             ordered = dict(sorted(group.items(), key=lambda pair: (isinstance(pair[0], str), pair[0])))
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
-                keywords = {"results": ordered, "parameter": parameter, "log": log, "size": wide(labels)}
+                title = rest or None  # None says the problem and its sizes
+                size = wide(labels)
+                keywords = {"results": ordered, "parameter": parameter, "log": log, "size": size, "title": title}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"
                 body.insert(-1, plots.draw(plotting.regret_against, labels, caption, keywords, scale=scale))
     how = "Each row is a policy in one setting; bars in a plot are 95 % intervals of the mean over trials."

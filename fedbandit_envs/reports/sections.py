@@ -7,9 +7,12 @@ from importlib.metadata import version
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.experiments.advice import advice_about
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.text import Columns, selected
+from fedbandit_envs.experiments.tables import shown_more
+from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.protocol.registry import policy_names
 from fedbandit_envs.reports import plotting
 from fedbandit_envs.reports.canvas import OUTSIDE, plain_settings
 from fedbandit_envs.reports.html import choice, colours_of, facts, figure, folded, number, section, table
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-_SUMMARY = (
-    *("policy", "regret", "regret_low", "regret_high", "worst_agent", "time_to_settle", "wrong_share"),
-    *("active_arms", "scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
+# Two tables that fit on the page: only the first depends on the kind of regret.
+_REGRETS = ("policy", "regret", "regret_low", "regret_high", "worst_agent")
+_ARMS_AND_COMMUNICATION = (
+    *("policy", "time_to_settle", "wrong_share", "active_arms"),
+    *("scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
 _FEW = 5  # more policies have so many pairs that their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
@@ -60,12 +65,17 @@ def _holds(result: Result, kind: str) -> bool:
 def headline(result: Result) -> list[str]:
     """What a reader wants to know first, in a few sentences."""
     summary = result.table()
+    yardsticks = shown_more(result)
     rows = sorted(range(len(result.labels)), key=lambda row: summary["regret"][row])
-    lowest = [
-        f"{summary['policy'][row]} {number(summary['regret'][row])}{_interval(summary, row, 'regret')}"
-        for row in rows[:3]
+    lowest = [_regret(summary, row) for row in rows if summary["policy"][row] not in yardsticks]
+    lines = [f"Least regret per agent at the end: {'; then '.join(lowest[:3])}."]
+    easier = [
+        f"{_regret(summary, row)}, shown {yardsticks[label]}"
+        for row, label in enumerate(summary["policy"])
+        if label in yardsticks
     ]
-    lines = [f"Least regret per agent at the end: {'; then '.join(lowest)}."]
+    if easier:
+        lines.append(f"Yardsticks, which are shown more than the others: {'; '.join(easier)}.")
     done, wanted = len(result.trials), result.experiment.trials
     whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
     lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
@@ -85,9 +95,25 @@ def headline(result: Result) -> list[str]:
     return lines
 
 
-def _interval(columns: Columns, row: int, name: str) -> str:
-    low, high = columns[f"{name}_low"][row], columns[f"{name}_high"][row]
-    return f" [{number(low)}, {number(high)}]" if low == low else ""  # NaN with one trial
+def _regret(summary: Columns, row: int) -> str:
+    """A policy with its regret and the interval, which one trial has not."""
+    low, high = summary["regret_low"][row], summary["regret_high"][row]
+    interval = f" [{number(low)}, {number(high)}]" if low == low else ""
+    return f"{summary['policy'][row]} {number(summary['regret'][row])}{interval}"
+
+
+def advice_lines(result: Result) -> list[str]:
+    """Advice on the policies that are installed.
+
+    A folder can come from elsewhere, with parameters or data that are not here; then there is no advice.
+    """
+    known = set(policy_names())  # a name from elsewhere would import code that someone else has chosen
+    try:
+        return [
+            line for spec in result.experiment.policies if spec.name in known for line in advice_about(result, spec)
+        ]
+    except ValueError:
+        return []
 
 
 def audit_table(result: Result) -> Columns:
@@ -105,13 +131,16 @@ def audit_table(result: Result) -> Columns:
 
 
 def summary_section(result: Result, kinds: list[str], name: str = "summary") -> str:
-    """The table of means, for each kind of regret."""
-    shown = []
+    """The tables of means: regret, for each kind of it, and below it arms and communication."""
+    colours, shown = colours_of(result), []
     for kind in kinds:
         found = result.table(kind=kind)
         caption = f"Means over trials at the end; regret per agent {REGRETS[kind].help}"
-        names = [name for name in _SUMMARY if not name.endswith("_peer") or any(found[name])]
-        shown.append(choice(table(selected(found, names), caption, colours_of(result)), kind=kind))
+        shown.append(choice(table({key: found[key] for key in _REGRETS}, caption, colours), kind=kind))
+    found = result.table()
+    caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
+    names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(found[name])]
+    shown.append(table({name: found[name] for name in names}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "
         "Click a heading to sort."
@@ -166,13 +195,14 @@ def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
         return ""
     how = (
         "Trials are paired: in each, all policies meet the same instance. A bar that does not touch 0 means that the "
-        "policy loses more than the best one. The table has all pairs, with p-values corrected by Holm."
+        "policy loses more or less than the one at 0, which is the best of those that are shown the least. The table "
+        "has all pairs, with p-values corrected by Holm."
     )
     drawn = [
         plots.draw(
             plotting.differences,
             result.labels,
-            f"differences to the policy with the least regret, {REGRETS[kind].help}",
+            f"differences to the policy at 0, {REGRETS[kind].help}",
             {"result": result, "kind": kind, "size": (wide(result.labels)[0], 1.4 + 0.3 * len(result.labels))},
             kind=kind,
         )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,11 +77,23 @@ def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, Float
     return np.array(steps), result.curve(label, name, steps)
 
 
-def chosen(labels: Sequence[str], order: Sequence[str] | None) -> list[str]:
-    """The labels that `order` names, in its order, or all of them."""
+def chosen(result: Result, order: Sequence[str] | None) -> list[str]:
+    """The labels of a result that `order` names, in its order, or all of them; what is no result is refused."""
+    if not isinstance(result, Result):
+        remedy = "; Result.load(folder) reads one" if isinstance(result, (str, Path)) else ""
+        raise ValueError(f"result: expected a Result, got {result!r}{remedy}")
+    labels = result.labels
     if isinstance(order, str):
         raise ValueError(f"order: expected a list of policies, got {order!r}; write [{order!r}]")
     return list(labels) if order is None else [one_of("order", label, labels) for label in dict.fromkeys(order)]
+
+
+def checked_sweep(results: Mapping[Any, Result]) -> Mapping[Any, Result]:
+    """Results by the values of a swept parameter; what is none, as the path of a folder, is refused."""
+    if not isinstance(results, Mapping) or not results:
+        remedy = "; parameters, results = load_sweep(folder) reads them" if isinstance(results, (str, Path)) else ""
+        raise ValueError(f"results: expected a dict of a Result for each value, got {results!r}{remedy}")
+    return results
 
 
 def heading(result: Result, leave_out: str = "") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.sweeps import Point, point_name
 from fedbandit_envs.reports.plotting import blank, regret_against
+from fedbandit_envs.reports.series import checked_sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,7 @@ def regret_over_grid(
     ['dropout=0.0', 'dropout=0.1']
     """
     panels: dict[Point, dict[Any, Result]] = {}
-    for point, result in results.items():
+    for point, result in checked_sweep(results).items():
         panels.setdefault(point[1:], {})[point[0]] = result
     if len(parameters) == 1:
         return regret_against(panels[()], parameters[0], kind=kind, **look)

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide
-from fedbandit_envs.rounds.checkpoints import arms_left
+from fedbandit_envs.protocol.steps import StepAgents
+from fedbandit_envs.rounds.checkpoints import Marks, marks_of
 
 
 class AgentBlocks:
@@ -32,9 +34,11 @@ class AgentBlocks:
         num_agents, num_arms = self.shape
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
-        length = 0
+        length, no_rows = 0, np.empty(0, dtype=np.int64)
         for rows, side in zip(self.rows, self.sides, strict=True):
             theirs = None if down is None else down.for_agents(rows)
+            if down is not None and theirs is None and isinstance(side, StepAgents):
+                theirs = down.rows(no_rows)  # it learns that something has arrived for others
             plan = _checked_plan(side, theirs, remaining, (len(rows), num_arms))
             explore[rows], arm[rows] = plan.explore, plan.arm
             length = max(length, plan.length)
@@ -47,14 +51,20 @@ class AgentBlocks:
         pairs = zip(self.rows, self.sides, strict=True)
         return [side.report(feedback.rows(rows)) for rows, side in pairs]
 
-    def arms_left(self) -> IntArray:
-        """(n,) the number of arms that each agent still considers."""
-        if self.together:
-            return arms_left(self.sides[0], *self.shape)
-        left = np.empty(self.shape[0], dtype=np.int64)
+    def observe(self, view: View) -> None:
+        """Show all blocks what holds from now on."""
         for rows, side in zip(self.rows, self.sides, strict=True):
-            left[rows] = arms_left(side, len(rows), self.shape[1])
-        return left
+            side.observe(view if self.together else view.rows(rows))
+
+    def marks(self) -> Marks:
+        """How the agents stand, in their order."""
+        if self.together:
+            return marks_of(self.sides[0], *self.shape)
+        whole = Marks(*np.empty((len(Marks._fields), self.shape[0]), dtype=np.int64))
+        for rows, side in zip(self.rows, self.sides, strict=True):
+            for mark, own in zip(whole, marks_of(side, len(rows), self.shape[1]), strict=True):
+                mark[rows] = own
+        return whole
 
     def snapshot(self) -> State:
         """The states of the sides, by the number of their block."""

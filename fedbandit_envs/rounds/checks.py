@@ -13,7 +13,7 @@ from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.protocol.graphs import GRAPHS
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.network import Network
-from fedbandit_envs.protocol.policy import DELIVERIES, Policy, partner_of
+from fedbandit_envs.protocol.policy import DELIVERIES, AgentSide, Policy, partner_of
 from fedbandit_envs.protocol.registry import address, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.validation import one_of
@@ -45,7 +45,24 @@ def check_plays(policy: object, bandit: HiddenContextBandit) -> None:
             f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
             f"context, and this environment hides it; {advice}"
         )
+    if policy.observes == "delayed" and bandit.reveal != "after":
+        raise ValueError(
+            f"policy: expected one that does without the contexts of past steps, got {type(policy).__name__}, and this "
+            "environment reveals nothing; make it with context='streaming' and reveal='after'"
+        )
     policy.check_installed()
+
+
+def check_changes(policy: Policy, side: AgentSide, bandit: HiddenContextBandit) -> None:
+    """Refuse agents that can't follow contexts that change within the episode."""
+    steps = bandit.segment_steps
+    if steps is None or steps >= bandit.max_cycles or type(side).observe is not AgentSide.observe:
+        return
+    raise ValueError(
+        f"policy: expected one that follows contexts which change every {steps} steps, got {type(policy).__name__}, "
+        "whose agents compute with the psi of their first step, for example in phases that are longer than that; take "
+        "one that decides at each step, such as KK-UCB or DisLinUCB, or a problem whose contexts never change"
+    )
 
 
 def check_network(policy: Policy, network: object, num_agents: int) -> None:

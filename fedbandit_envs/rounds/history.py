@@ -1,21 +1,20 @@
 """What a run leaves behind: pulls at checkpoints, the ledger, and on request every message."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import mixed_gaps, mixed_share
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Fault
 from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.validation import one_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +64,17 @@ class History:
     steps: IntArray  #: (C,) the steps taken at each checkpoint
     pulls: IntArray  #: (C, M, K) the pulls of each arm up to each checkpoint
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
-    gaps: Mapping[str, FloatArray]  #: (M, K) what one pull of each arm costs, for each kind of regret
+    admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
+    recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
+    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change
+    gaps: Mapping[str, FloatArray]
     ledger: Ledger  #: rounds, messages, scalars and bytes
     faults: tuple[Fault, ...] = ()  #: the reports that were lost
     exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
     instance: BanditInstance | None = None  #: the truth; None without record=True
     view: View | None = None  #: what the agents were shown; None without record=True
+    #: (C, M) the regret at each checkpoint by kind, where contexts change; empty elsewhere: pulls and gaps tell it
+    summed: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         size = f"{self.constants.num_agents} agents, {self.steps[-1]} steps"
@@ -81,10 +85,36 @@ class History:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
 
         Args:
-            kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret".
+            kind: a name in `fedbandit_envs.REGRETS`, for example "regret" or "distribution_regret", or
+                "mixed_regret:SHARE" with any share from 0 to 1.
         """
-        one_of("kind", kind, REGRETS)
-        return np.einsum("cmk,mk->cm", self.pulls, self.gaps[kind])
+        if self.summed:
+            if kind not in self.summed:
+                raise ValueError(
+                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change, got "
+                    f"{kind!r}"
+                )
+            return self.summed[kind]
+        return np.einsum("cmk,mk->cm", self.pulls, self._gaps_of(kind))
+
+    def _gaps_of(self, kind: str) -> FloatArray:
+        """(M, K) what one pull of each arm costs."""
+        if kind in self.gaps:
+            return self.gaps[kind]
+        return mixed_gaps(self.gaps["regret"], self.gaps["group_regret"], mixed_share(kind))
+
+    def simple_regret(self, kind: str = "regret") -> FloatArray:
+        """(C, M) what one pull of the recommended arm costs each agent; NaN where nothing is recommended.
+
+        Where contexts change there is no best arm of the whole run, and it is NaN too.
+
+        Args:
+            kind: which regret, as `regret` takes it.
+        """
+        if self.summed:
+            return np.full(self.recommended.shape, np.nan)
+        rows = np.arange(self.recommended.shape[1])
+        return np.where(self.recommended < 0, np.nan, self._gaps_of(kind)[rows, self.recommended])
 
     def mean_regret(self, kind: str = "regret") -> FloatArray:
         """(C,) the regret at each checkpoint, averaged over the agents."""
@@ -115,6 +145,9 @@ class History:
             steps=self.steps[begin + 1 :] - step,
             pulls=self.pulls[begin + 1 :] - self.pulls[begin],
             active=self.active[begin + 1 :],
+            admitted=self.admitted[begin + 1 :],
+            recommended=self.recommended[begin + 1 :],
+            summed={kind: regret[begin + 1 :] - regret[begin] for kind, regret in self.summed.items()},
         )
 
 

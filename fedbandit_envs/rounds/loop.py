@@ -8,19 +8,21 @@ import numpy as np
 from pettingzoo import ParallelEnv
 from pettingzoo.utils import BaseParallelWrapper
 
-from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, partner_of
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, agents_of, partner_of, server_of
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
 from fedbandit_envs.rounds.checks import (
+    check_changes,
     check_faults,
     check_network,
     check_plays,
@@ -126,10 +128,13 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._checkpoints = Checkpoints(self.constants.horizon, self.constants.num_agents, self.constants.num_arms)
         self._exchanges: list[Exchange] = []
         self._playing_on = self._step_agents()
+        self._segments = self.bandit.episode.segments
+        self._shown = 0  # the number of the segment that the agents have been shown
+        check_changes(self.policy, self._agents.sides[0], self.bandit)
         self._started = True
 
     def _agent_side(self, view: View) -> AgentSide:
-        return self.policy.agents(view)
+        return agents_of(self.policy, view)
 
     def _make_network(self) -> Network | None:
         if partner_of(type(self.policy)) != "peers":
@@ -145,7 +150,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         return ViaServer(server, self.constants, self._faults, seed)
 
     def _server_side(self, view: ServerView) -> ServerSide:
-        return self.policy.server(view)
+        return server_of(self.policy, view)
 
     @property
     def sides(self) -> list[AgentSide]:
@@ -183,7 +188,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         step, down, horizon = self._taken, self._pending, self.constants.horizon
         if step >= horizon:
             raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
-        turn = play_turn(self._agents, self._checkpoints, down, step, horizon, self._pull)
+        self._show()
+        segment, valid = self.bandit.episode.segment, self.bandit.episode.valid
+        turn = play_turn(self._agents, self._checkpoints, down, step, horizon, self._pull, segment, valid)
         self._taken += turn.plan.length
         self._idle = idle_turns(self._idle, turn.plan.length, self.policy)
         delivery = Delivery()
@@ -201,45 +208,73 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         while self._taken < self.constants.horizon:
             # A checkpoint records `active` before the agents learn, so the step that reaches it is played as a turn.
             alone = self._checkpoints.next_time - 1 - self._taken
-            if self._playing_on is None or not alone:
+            if self._playing_on is None or not alone or self._pending is not None:
                 self.advance()
             else:
                 self._play_on(self._playing_on, alone)
 
     def _play_on(self, agents: StepAgents, most: int) -> None:
         """Let the agents play without turns, for `most` steps or fewer."""
+        self._show()
         try:
-            play_on(self.bandit, agents, most, self._count_steps)
+            said = play_on(self.bandit, agents, most, self._count_steps)
         except ProtocolError:
             self._started = False  # the agents may have learnt from invalid arms: this run cannot go on
             raise
+        if said is not None:
+            delivery = self.carrier.exchange([said], self._taken)
+            self._pending = delivery.down
+            if delivery.shortage is not None:
+                raise delivery.shortage
 
-    def _count_steps(self, arms: IntArray) -> None:
-        self._checkpoints.add_arms(arms)
+    def _show(self) -> None:
+        """Show the agents what holds now, if they have not seen it yet."""
+        if self._segments is not None and self._shown != self._segments.place(self._taken):
+            self._shown = self._segments.place(self._taken)
+            self._agents.observe(self.bandit.view_at(self._taken, self._view))
+
+    def _count_steps(self, arms: IntArray, costs: FloatArray | None) -> None:
+        self._checkpoints.add_arms(arms, costs)
         self._taken += len(arms)
+        self._idle = 0
+        if self._segments is not None and len(arms):
+            self._shown = self._segments.place(self._taken - 1)
 
     def _pull(self, plan: CheckedPlan) -> Feedback:
-        feedback: Feedback = stepped(self.env, plan) if self._stepwise else self.env.pull(plan)
+        revealed = self._view.feature_map if self.bandit.reveal == "after" else None
+        feedback: Feedback = stepped(self.env, plan, revealed) if self._stepwise else self.env.pull(plan)
         return feedback
 
     def history(self) -> History:
         """What the run has left so far."""
         self._check_started()
-        steps, pulls, active = self._checkpoints.arrays()
+        steps, pulls, marks = self._checkpoints.arrays()
         history = History(
             policy=self.policy,
             constants=self.constants,
             steps=steps,
             pulls=pulls,
-            active=active,
-            gaps={kind: self.bandit.instance.gaps(kind) for kind in REGRETS},
+            **marks._asdict(),
+            gaps=self._gaps(),
             ledger=self.carrier.ledger.copy(),
             faults=tuple(self.carrier.lost),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
+            summed=self._summed(),
         )
         return history.counted_from(self._agents.sides[0].uncounted) if len(steps) else history
+
+    def _gaps(self) -> dict[str, FloatArray]:
+        if self._segments is not None:
+            return {}
+        return {kind: self.bandit.instance.gaps(kind) for kind in REGRETS}
+
+    def _summed(self) -> dict[str, FloatArray]:
+        if self._segments is None:
+            return {}
+        regrets = self._checkpoints.regrets()
+        return {kind: regrets[:, number] for number, kind in enumerate(summed_regrets())}
 
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
@@ -276,6 +311,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self.carrier.restore(state["carrier"])
         self._pending = None if state["pending"] is None else Message.from_tree(state["pending"])
         self._agents.restore(state["agents"])
+        if self._segments is not None and not self.done:
+            self._shown = self._segments.place(self._taken)
+            self._agents.observe(self.bandit.view_at(self._taken, self._view))
         if self._record:
             turns = state["exchanges"]
             self._exchanges = [Exchange.from_tree(turns[str(turn)]) for turn in range(len(turns))]

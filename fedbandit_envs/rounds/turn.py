@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fedbandit_envs.problems.segments import Segment
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import Policy
@@ -50,17 +51,21 @@ def play_turn(
     taken: int,
     horizon: int,
     pull: Callable[[CheckedPlan], Feedback],
+    segment: Segment | None = None,
+    valid: int | None = None,
 ) -> Turn:
     """Let the agents plan, now that `down` has arrived, pull the plan after `taken` steps, and count the pulls.
 
-    A plan is cut at the horizon, and a plan without steps is not pulled. The caller asks for the reports, unless the
+    A plan is cut at the horizon, or after `valid` steps if contexts change before it, and a plan without steps is not
+    pulled. The caller asks for the reports, unless the
     horizon is reached: then nobody would use them.
     """
-    plan = agents.plan(down, horizon - taken).cut(horizon - taken)
+    left = horizon - taken
+    plan = agents.plan(down, left).cut(left if valid is None else min(left, valid))
     feedback = pull(plan) if plan.length else Feedback.of_no_pulls(plan)
     feedback = feedback.checked(plan)  # a wrapper or a source of rewards may have made it
     if plan.length:
-        checkpoints.add(feedback)
+        checkpoints.add(feedback, segment)
         if taken + plan.length >= checkpoints.next_time:
-            checkpoints.take(taken + plan.length, agents.arms_left())
+            checkpoints.take(taken + plan.length, agents.marks())
     return Turn(plan, feedback)

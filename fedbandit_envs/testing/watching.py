@@ -11,7 +11,7 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, agents_of, server_of
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.rounds.turn import NeverPulls
 
@@ -137,6 +137,14 @@ class _WatchedAgents(AgentSide):
         return self.side.active
 
     @property
+    def admitted(self) -> Any:  # type: ignore[override]
+        return self.side.admitted
+
+    @property
+    def recommended(self) -> Any:  # type: ignore[override]
+        return self.side.recommended
+
+    @property
     def uncounted(self) -> int:  # type: ignore[override]
         return self.side.uncounted
 
@@ -202,11 +210,11 @@ class WatchedRounds(CommunicationRounds):
             super()._begin()
 
     def _agent_side(self, view: View) -> AgentSide:
-        side = self._own_policy().agents(view)
+        side = agents_of(self._own_policy(), view)
         return _WatchedAgents(side, self._watch, len(view.agents), view.constants.num_arms)
 
     def _server_side(self, view: ServerView) -> ServerSide:
-        return _WatchedServer(self._own_policy().server(view), self._watch)
+        return _WatchedServer(server_of(self._own_policy(), view), self._watch)
 
     def _own_policy(self) -> Policy:
         return copy.deepcopy(self.policy) if self._apart else self.policy

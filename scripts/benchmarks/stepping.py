@@ -185,7 +185,7 @@ class SameArmAgents(fb.StepAgents):
         """The same arm once more."""
         return self.arm
 
-    def learn(self, arm: np.ndarray, pulls: np.ndarray, rewards: np.ndarray) -> None:
+    def learn(self, outcome: fb.Outcome) -> None:
         """Nothing."""
 
 

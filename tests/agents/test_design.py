@@ -10,6 +10,7 @@ from first_order import block_sweep, multiplicative_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedbandit_envs as fb
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
 from fedbandit_agents.phased.design_problem import gap_of, log_det, whiten
 
@@ -319,3 +320,9 @@ def test_no_weight_is_dropped_that_a_dimension_needs():
         directions /= np.sqrt((directions**2).sum(axis=2, keepdims=True))
         design = g_optimal(directions, np.ones((1, 5), dtype=bool), gap=10.0, shared=True)
         assert np.count_nonzero(design.pi) >= 2
+
+
+def test_a_design_that_misses_its_gap_is_used_with_a_word():
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=4, max_cycles=200)
+    with pytest.warns(UserWarning, match="gap: expected a design within 1e-15 of the best, got .* in phase 1"):
+        fb.play(env, fb.make_policy("Fed-PECD", gap=1e-15), seed=0)

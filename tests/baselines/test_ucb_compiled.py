@@ -33,7 +33,7 @@ def test_the_state_is_the_same_bit_for_bit_after_every_step(num_agents, num_arms
             }[rewards]
             pulls = rng.integers(0, 3, num_agents)
             for side in (compiled, plain):
-                side.learn(arm, pulls, paid)
+                side.learn(fb.Outcome(arm, pulls, paid))
             np.testing.assert_equal(compiled.snapshot(), plain.snapshot())
 
 
@@ -43,7 +43,7 @@ def test_feedback_may_be_arrays_of_any_kind():
     for given in (rewards[:, 0], rewards[:, 1].astype(np.float32), np.arange(7)):
         arm = plain.choose()
         for side in (compiled, plain):
-            side.learn(arm.astype(np.int32), np.ones(14, dtype=np.int64)[::2], given)
+            side.learn(fb.Outcome(arm.astype(np.int32), np.ones(14, dtype=np.int64)[::2], given))
         np.testing.assert_equal(compiled.snapshot(), plain.snapshot())
 
 
@@ -56,7 +56,7 @@ def test_a_state_of_another_size_is_refused_and_not_read_beyond_its_end(name):
     compiled, _ = both()
     compiled.restore({name: np.ones(6)})
     with pytest.raises(IndexError):
-        compiled.learn(compiled.choose(), np.ones(7, dtype=np.int64), np.zeros(7))
+        compiled.learn(fb.Outcome(compiled.choose(), np.ones(7, dtype=np.int64), np.zeros(7)))
 
 
 def test_results_of_worker_processes_are_those_of_numpy():

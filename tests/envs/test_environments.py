@@ -28,7 +28,7 @@ AGENT_IDS = [name for name in GYMNASIUM_IDS if "-Agent-" in name]
 OBSERVE = ("distribution", "context")
 OBSERVATIONS = ("features", "distribution", "statistics")
 SMALL = {"num_agents": 3, "max_cycles": 40}
-GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0")  # whose mu_i are arrays
+GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # whose mu_i do not depend on the seed
 
 
 def test_each_environment_is_in_each_registry():
@@ -52,7 +52,9 @@ def test_aec_environment_passes_the_checks_of_pettingzoo(name, observe):
     seed_test(lambda: pettingzoo.make("aec", name, observe=observe, **SMALL), num_cycles=50)
 
 
-@pytest.mark.parametrize("module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0", "file_v0"])
+@pytest.mark.parametrize(
+    "module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0", "multiarmed_v0", "file_v0"]
+)
 def test_module_form_makes_the_same_environments(module):
     forms = __import__(f"fedbandit_envs.{module}", fromlist=["env"])
     parallel, aec = forms.parallel_env(**SMALL), forms.env(**SMALL)
@@ -89,14 +91,14 @@ def test_same_seed_gives_the_same_rollout_and_another_seed_another_one(name, obs
 def test_reset_without_a_seed_goes_on_to_a_new_instance(name):
     env = fb.make(name, **SMALL)
     env.reset(seed=1)
-    first = env.instance.contexts
+    first = env.instance.means
     env.reset()
-    second = env.instance.contexts
+    second = env.instance.means
     env.reset(seed=1)
-    assert np.array_equal(env.instance.contexts, first)
+    assert np.array_equal(env.instance.means, first)
     assert not np.array_equal(second, first)
     env.reset()
-    assert np.array_equal(env.instance.contexts, second)
+    assert np.array_equal(env.instance.means, second)
 
 
 def test_noise_does_not_depend_on_what_is_pulled_and_instance_not_on_the_noise():

@@ -29,7 +29,9 @@ def test_a_length_beyond_the_horizon_is_refused(length: int) -> None:
     loop = Loop(of, EACH_ITS_OWN)
     loop.tampered = {(1, 0): with_header(length=length)}
     coordinator = federated(loop)
-    assert [fault.reason for fault in coordinator.faults] == [f"played {length} steps where 300 were left"]
+    assert [fault.reason for fault in coordinator.faults] == [
+        f"length: expected at most the 300 steps that are left, got {length}"
+    ]
     assert_same(loop, coordinator, in_process(of, Faults(schedule={1: [0]})))
 
 
@@ -37,7 +39,9 @@ def test_not_even_the_only_client_ends_the_run_by_a_length() -> None:
     of = settings()
     loop = Loop(of, [[0, 1, 2, 3, 4, 5]])
     loop.tampered = {(0, 0): with_header(length=2**61)}
-    with pytest.raises(RuntimeError, match="played 2305843009213693952 steps where 300 were left"):
+    with pytest.raises(
+        RuntimeError, match="length: expected at most the 300 steps that are left, got 2305843009213693952"
+    ):
         federated(loop)
 
 
@@ -47,7 +51,9 @@ def test_a_client_that_says_it_is_ahead_of_the_server_is_refused(turn: int) -> N
     loop = Loop(of, EACH_ITS_OWN)
     loop.tampered = {(1, 2): with_header(verb="missing", turn=turn)}
     coordinator = federated(loop)
-    assert [fault.reason for fault in coordinator.faults] == [f"was at turn {turn}, the server is at turn 2"]
+    assert [fault.reason for fault in coordinator.faults] == [
+        f"turn: expected at most 2, that of the server, got {turn}"
+    ]
     assert_same(loop, coordinator, in_process(of, Faults(schedule={1: [2]})))
 
 

@@ -85,7 +85,7 @@ def test_a_listed_client_can_claim_no_agents_of_others(claimed: list[int]) -> No
 
     loop.tampered = {(0, turn): claims for turn in range(3)}
     coordinator = federated(loop, audit=audit.append)
-    reason = f"spoke for agents {claimed}, its key speaks for [4, 5]"
+    reason = f"agents: expected those of its key, [4, 5], got {claimed}"
     assert audit == [Refusal("key 0", [4, 5], turn, reason) for turn in range(3)]
     assert {fault.agent for fault in coordinator.faults} == {4, 5}
     assert_same(loop, coordinator, in_process(of, Faults(schedule=dict.fromkeys([4, 5], range(3)))))

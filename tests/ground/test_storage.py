@@ -268,9 +268,19 @@ def test_a_tree_that_is_none_is_refused(tmp_path, tree):
     assert_torn(tmp_path / "state")
 
 
+def test_an_array_that_the_tree_does_not_name_is_refused_by_its_name(tmp_path):
+    write_members(tmp_path / "state", '{"c": 1}', a=npy(np.zeros(2)))
+    assert "arrays: expected those of its tree, got arrays/a too" in assert_torn(tmp_path / "state")
+
+
+def test_a_tree_that_is_a_number_is_refused_as_one(tmp_path):
+    write_members(tmp_path / "state", "3")
+    assert "tree: expected names with values, got int" in assert_torn(tmp_path / "state")
+
+
 def test_a_member_that_is_no_array_is_refused(tmp_path):
     write_members(tmp_path / "state", '{"a": ["arrays/a"]}', a=b"hello")
-    assert "arrays/a is not an array" in assert_torn(tmp_path / "state")
+    assert "arrays/a: expected an array, got other bytes" in assert_torn(tmp_path / "state")
 
 
 @pytest.mark.filterwarnings("ignore:Reading `.npy` or `.npz` file required additional header parsing")
@@ -286,7 +296,7 @@ def test_compressed_members_are_refused_before_they_are_unpacked(tmp_path, monke
     write_members(tmp_path / "state", '{"a": ["arrays/a"]}', zipfile.ZIP_DEFLATED, a=npy(np.zeros(10**6)))
     assert (tmp_path / "state").stat().st_size < 20_000
     monkeypatch.setattr(zipfile.ZipFile, "open", lambda *_: pytest.fail("a member was read"))
-    assert "it is compressed" in assert_torn(tmp_path / "state")
+    assert "expected arrays that are not compressed, got tree.npy compressed" in assert_torn(tmp_path / "state")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes that have a name")

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -51,6 +52,23 @@ def without_length(content):
         handler.send_response(200)
         handler.end_headers()
         handler.wfile.write(content)
+
+    return answer
+
+
+def drop_by_drop(content, pause):
+    """An answer that never ends, one byte at a time."""
+
+    def answer(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        try:
+            for place in range(len(content)):
+                handler.wfile.write(content[place : place + 1])
+                time.sleep(pause)
+        except OSError:
+            pass  # the other side has left
 
     return answer
 

@@ -609,6 +609,60 @@ def dis_lin_ucb(
     return steps
 
 
+def linear_stream(
+    psi: Array,
+    rewards: Array,
+    *,
+    R: float,
+    delta: float,
+    B: float = 1.0,
+    shared: bool = False,
+    features: Array | None = None,
+    threshold: float = math.inf,
+) -> Steps:
+    """KK-UCB and DisLinUCB on psi (T, M, K, d) that is new at each step, agent by agent, given the rewards (M, T).
+
+    With `features` (M, T, d) the regression is on these; psi decides all the same. Agents share at the threshold D.
+    """
+    T, M, K, d = psi.shape
+    G = 1 if shared else K
+    steps = Steps(np.zeros((M, T), dtype=int), np.full((M, T), math.inf))
+    common = [(np.zeros((d, d)), np.zeros(d)) for _ in range(G)]
+    own = [[(np.zeros((d, d)), np.zeros(d)) for _ in range(G)] for _ in range(M)]
+    last = 0
+
+    def log_det(S: Array) -> float:
+        return math.log(np.linalg.det(np.eye(d) + S))
+
+    def beta(value: float) -> float:
+        return R * math.sqrt(value - 2 * math.log(delta / G)) + B
+
+    for t in range(T):
+        for i in range(M):
+            values = []
+            for a in range(K):
+                g = 0 if shared else a
+                S, b = common[g][0] + own[i][g][0], common[g][1] + own[i][g][1]
+                values.append(ridge_ucb(psi[t, i, a], S, b, beta))
+            arm, steps.margins[i, t] = argmax_with_margin(values)
+            steps.arms[i, t] = arm
+            g = 0 if shared else arm
+            x = psi[t, i, arm] if features is None else features[i, t]
+            own[i][g] = (own[i][g][0] + np.outer(x, x), own[i][g][1] + x * rewards[i, t])
+        if t == T - 1:
+            break
+        grown = [sum(log_det(common[g][0] + own[i][g][0]) - log_det(common[g][0]) for g in range(G)) for i in range(M)]
+        if any(growth * (t + 1 - last) > threshold for growth in grown):
+            steps.synchronisations.append(t + 1)
+            last = t + 1
+            common = [
+                (common[g][0] + sum(own[i][g][0] for i in range(M)), common[g][1] + sum(own[i][g][1] for i in range(M)))
+                for g in range(G)
+            ]
+            own = [[(np.zeros((d, d)), np.zeros(d)) for _ in range(G)] for _ in range(M)]
+    return steps
+
+
 # --- the naive reading, for benchmarks -----------------------------------------------------------------------------
 
 

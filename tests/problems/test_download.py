@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 import pytest
-from http_answers import Server, body, silence, without_length
+from http_answers import Server, body, drop_by_drop, silence, without_length
 
 from fedbandit_envs import validation
 from fedbandit_envs.problems.movielens import download as module
@@ -99,7 +99,7 @@ def test_another_file_of_that_name_is_neither_used_nor_overwritten(server, folde
 def test_a_wrong_checksum_is_an_error_with_both_and_leaves_nothing(server, tmp_path, folder, content):
     server.answers = [body(content)]
     message = one_line_error(folder)
-    assert f"wrong checksum of {server.url}" in message
+    assert f"{server.url}: expected its checksum, got another" in message
     assert sha256(ARCHIVE) in message
     assert sha256(content) in message
     assert os.listdir(tmp_path) == []
@@ -108,8 +108,15 @@ def test_a_wrong_checksum_is_an_error_with_both_and_leaves_nothing(server, tmp_p
 @pytest.mark.parametrize("answer", [body(ARCHIVE, cut=1000), silence, body(b"", length=10)])
 def test_a_cut_connection_is_an_error_that_leaves_nothing(server, tmp_path, folder, answer):
     server.answers = [answer]
-    assert f"could not download {server.url}" in one_line_error(folder)
+    assert f"{server.url}: expected to download it, got " in one_line_error(folder)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_server_that_sends_a_byte_at_a_time_is_given_up(server, tmp_path, folder, monkeypatch):
+    server.answers = [drop_by_drop(ARCHIVE, pause=0.02)]
+    monkeypatch.setattr(module, "_LONGEST", 0.3)
+    assert "expected the file within 0.3 s, got" in one_line_error(folder)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_page_is_an_error_with_its_status(server, tmp_path, folder):

@@ -208,7 +208,7 @@ def test_a_file_that_is_cut_or_changed_never_gives_other_arrays(tmp_path, file):
     for place in (*range(0, len(content), 11), *range(first, first + MEAN.nbytes)):
         torn.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
         if first <= place < first + MEAN.nbytes:
-            with pytest.raises(ValueError, match=r"checksum of mean\.npy is wrong|Bad CRC-32"):
+            with pytest.raises(ValueError, match=r"mean\.npy: expected the checksum|Bad CRC-32"):
                 arrays(torn)
             continue
         with contextlib.suppress(ValueError):  # the archive's headers also hold fields without a meaning

@@ -16,6 +16,7 @@ from fedbandit_envs.problems.generator import draw_instance
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.movielens.factors import ELL, L, eligible_users, load_factors
 from fedbandit_envs.problems.movielens.problem import Household, MovieLens
+from fedbandit_envs.problems.multi_armed import MultiArmed
 from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.seeding import Stream, generator
 
@@ -29,6 +30,8 @@ FAMILIES = {
     "household": Household(num_agents=6),
     "household, resampled": Household(num_agents=6, factors="masked", context="resampled"),
     "linear": Linear(),
+    "multi-armed": MultiArmed(num_agents=6, local_std=0.2),
+    "multi-armed, resampled": MultiArmed(num_agents=6, local_std=0.2, context="resampled"),
 }
 
 
@@ -188,7 +191,8 @@ def test_the_same_seed_gives_the_same_instance_and_another_another(name):
     for part, array in one.items():
         np.testing.assert_array_equal(array, same[part])
     if name != "linear":
-        assert not np.array_equal(one["psi"], other["psi"])
+        told = "theta" if name.startswith("multi-armed") else "psi"
+        assert not np.array_equal(one[told], other[told])
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if "classical" not in name])

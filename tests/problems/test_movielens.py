@@ -144,6 +144,8 @@ def test_a_damaged_file_of_factors_is_refused_with_its_name_and_a_remedy(tmp_pat
             ValueError, match=r"some\.npz: expected a file of MovieLens factors, got another .*build_movielens\.py"
         ):
             decode_factors(content, "some.npz")
+    with pytest.raises(ValueError, match=r"expected finite factors of at least 0, got -1\)"):
+        decode_factors(damaged["negative"], "some.npz")
     assert decode_factors(npz(tmp_path, **parts, completed_theta=theta), "some.npz")
 
 

@@ -375,23 +375,41 @@ def test_a_notebook_shows_a_figure(result: fb.Result) -> None:
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", plotting.FIGURES)
+@pytest.mark.parametrize("folder", ["results/mine", Path("results/mine")])
+def test_a_figure_of_a_path_says_how_to_read_the_result(name: str, folder: Any) -> None:
+    with pytest.raises(ValueError, match=r"result: expected a Result, got .*mine.*; Result.load\(folder\) reads one"):
+        plotting.draw(name, folder)
+
+
+def test_a_figure_of_a_sweep_s_path_says_how_to_read_the_results() -> None:
+    folder: Any = "results/mine"
+    for draw in (lambda: plotting.regret_against(folder, "dim"), lambda: regret_over_grid(folder, ["dim"])):
+        with pytest.raises(ValueError, match=r"expected a dict of .*, got 'results/mine'; parameters, results = load"):
+            draw()
+    with pytest.raises(ValueError, match=r"results: expected a dict of a Result for each value, got \{\}$"):
+        plotting.regret_against({}, "dim")
+
+
 def test_only_figures_are_saved(tmp_path: Path) -> None:
     nothing: Any = None
     with pytest.raises(ValueError, match="figure: expected a matplotlib Figure, got None"):
         plotting.save(nothing, tmp_path / "a.png")
 
 
-def test_differences_are_those_of_pairs_to_the_least_regret(result: fb.Result) -> None:
+def test_differences_are_those_of_pairs_to_the_least_regret_of_a_rival(result: fb.Result) -> None:
     (axes,) = plotting.differences(result).axes
     names = [text.get_text() for text in axes.get_yticklabels()]
-    assert names[0] == "Oracle"
     means = [result.final(label).mean() for label in names]
     assert means == sorted(means)
+    assert names[0] == "Oracle"  # shown, but no reference
+    best = next(label for label in names if label not in ("Oracle", "Fed-PE"))
     bars = [path.vertices for collection in axes.collections for path in collection.get_paths()]
-    for row, label in enumerate(names[1:], start=1):
-        found = paired_difference(result.final(label), result.final("Oracle"))
-        np.testing.assert_allclose(bars[row], [[found.low, row], [found.high, row]])
-        assert pytest.approx(found.mean) in [
+    for row, label in enumerate(names):
+        found = paired_difference(result.final(label), result.final(best))
+        low, mean, high = (0, 0, 0) if label == best else (found.low, found.mean, found.high)
+        np.testing.assert_allclose(bars[row], [[low, row], [high, row]])
+        assert pytest.approx(mean) in [
             line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [row] and line.get_marker() != "|"
         ]
     with pytest.raises(ValueError, match="can be negative"):

@@ -1,9 +1,11 @@
 """The report as a file: what is in it, that it stands alone, and that equal results give equal pages."""
 
+import dataclasses
 import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from experiment_policies import register, small
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.sweeps import sweep
+from fedbandit_envs.reports.sections import advice_lines
 from fedbandit_envs.reports.svg import inline_svg
 
 HOSTILE = "<script>alert('&')</script>"
@@ -63,11 +66,39 @@ def test_the_page_has_every_section(text: str) -> None:
 
 def test_the_headline_says_who_lost_least_and_what_held(text: str, result: fb.Result) -> None:
     header = Page(text[text.index("<header>") : text.index("</header>")]).text
-    best = min(result.labels, key=lambda label: result.final(label).mean())
-    assert f"Least regret per agent at the end: {best} 0" in header
+    rivals = sorted(["Fed-PECD", HOSTILE], key=lambda label: result.final(label).mean())
+    assert re.search(f"Least regret per agent at the end: {re.escape(rivals[0])} [0-9]", header)
+    assert f"; then {rivals[1]} " in header
     assert "All 3 trials are finished." in header
     assert "pairs of policies differ" in header
     assert "claims of theory held" in header
+
+
+def test_policies_that_are_shown_more_are_yardsticks_and_no_rivals(text: str) -> None:
+    header = Page(text[text.index("<header>") : text.index("</header>")]).text
+    least, others = header[header.index("Least regret") :].split("Yardsticks, which are shown more than the others: ")
+    assert "Oracle" not in least
+    assert "Fed-PE " not in least
+    assert re.match(r"Fed-PE [\d.]+ \[.*\], shown the contexts; Oracle 0 \[0, 0\], shown the true means\.", others)
+
+
+def test_the_page_gives_advice_on_runs_that_are_too_short(text: str) -> None:
+    header = Page(text[text.index("<header>") : text.index("</header>")]).text
+    assert "Fed-PECD: at T = 512 only 0% of the agents have one arm left" in header
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("no_such_module:Policy", {}), ("Not-Installed", {}), ("Fed-PECD", {"of_later": 1})]
+)
+def test_a_result_of_policies_that_are_not_here_has_a_report_without_advice(
+    result: fb.Result, tmp_path: Path, name: str, parameters: dict[str, Any]
+) -> None:
+    assert advice_lines(result)
+    stranger = fb.PolicySpec(name, parameters, label="Fed-PECD")
+    policies = [stranger, *result.experiment.policies[3:]]
+    elsewhere = fb.Result(dataclasses.replace(result.experiment, policies=policies), result.records)
+    assert advice_lines(elsewhere) == []
+    assert fb.report(elsewhere, tmp_path / "report.html").is_file()
 
 
 def test_unfinished_trials_are_told(tmp_path: Path) -> None:
@@ -161,6 +192,16 @@ def test_the_command_writes_into_the_folder_and_prints_the_path(
     assert "got no such folder" in capsys.readouterr().err
 
 
+def test_a_folder_is_no_file_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fb.run(small(trials=2), tmp_path / "mine", "serial")
+    (tmp_path / "pages").mkdir()
+    assert main(["report", str(tmp_path / "mine"), "--out", str(tmp_path / "pages")]) != 0
+    message = capsys.readouterr().err
+    assert f"{tmp_path / 'pages'}: expected the file to write, got a folder" in message
+    assert f"write {tmp_path / 'pages' / 'report.html'}" in message
+    assert list((tmp_path / "pages").iterdir()) == []
+
+
 def test_a_result_without_a_folder_needs_a_path(result: fb.Result) -> None:
     with pytest.raises(ValueError, match="path: expected the file to write"):
         fb.report(result)
@@ -192,6 +233,7 @@ def test_a_grid_has_a_plot_for_each_value_of_the_other_parameters(tmp_path: Path
     text = fb.report(tmp_path).read_text()
     for dropout in (0.0, 0.5):
         assert f"final regret against num_agents, at dropout = {dropout}; linear axis" in text
+        assert f">dropout = {dropout}</text>" in text  # the title of the plot
     assert text.count("final regret against num_agents") == 8  # two plots on two scales, each with words and caption
 
 

@@ -122,8 +122,9 @@ def test_scale_and_kind_choose_one_plot(browser: Browser) -> None:
     (caption,) = shown(browser, "#regret figcaption")
     assert "Eq. 2" in caption
     assert caption.endswith("logarithmic axes")
-    (table,) = shown(browser, "#summary caption")
-    assert "Eq. 2" in table
+    regrets, others = shown(browser, "#summary caption")
+    assert "Eq. 2" in regrets
+    assert "communication" in others
 
 
 def test_tables_are_sorted_by_number_and_by_name(browser: Browser) -> None:
@@ -209,6 +210,12 @@ def test_nothing_is_wider_than_the_window_and_text_stands_out(browser: Browser, 
     assert abs(brightness(ground) - brightness(plot)) > 150
 
 
+def test_the_summary_fits_the_page(browser: Browser) -> None:
+    browser.look(width=900)
+    hidden = "[...document.querySelectorAll('#summary .wide')].map(e => e.scrollWidth - e.clientWidth)"
+    assert max(browser.run(hidden)) <= 0
+
+
 def brightness(colour: str) -> float:
     """The mean of red, green and blue in "rgb(1, 2, 3)"."""
     parts = [float(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
@@ -220,7 +227,7 @@ def test_all_plots_show_without_scripts(browser: Browser, file: Path) -> None:
     browser.open(file)
     browser.look()
     figures = shown(browser, "figure")
-    assert len(figures) == 12  # regret: 3 kinds on 2 scales, differences: 3 kinds, and three more
+    assert len(figures) == 18  # regret: 5 kinds on 2 scales, differences: 5 kinds, and three more
     assert shown(browser, "#switches") == []
 
 

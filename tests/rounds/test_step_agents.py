@@ -68,8 +68,8 @@ class Wandering(fb.StepAgents):
         self.steps += 1
         return (self.sums.argmin(axis=1) + 1) % self.sums.shape[1]
 
-    def learn(self, arm, pulls, rewards):
-        self.sums[np.arange(len(arm)), arm] += pulls * 0.5 + rewards
+    def learn(self, outcome):
+        self.sums[np.arange(len(outcome.arm)), outcome.arm] += outcome.pulls * 0.5 + outcome.rewards
 
 
 def turn_by_turn(env, policy, seed):
@@ -295,9 +295,9 @@ def test_playing_on_takes_a_number_of_steps():
     env.reset(seed=0)
     for most in (0, -1, 2.5):
         with pytest.raises(ValueError, match="most: expected a whole number of at least 1"):
-            play_on(env, Wandering(env.view()), most, lambda arms: None)
+            play_on(env, Wandering(env.view()), most, lambda arms, costs: None)
     played = []
-    play_on(env, Wandering(env.view()), 100, played.append)
+    play_on(env, Wandering(env.view()), 100, lambda arms, costs: played.append(arms))
     assert played[0].shape == (30, 3)
     assert not env.agents
 
@@ -330,7 +330,7 @@ def test_arms_may_be_whole_numbers_of_any_size(kind):
 
 def test_an_error_of_the_policy_is_its_own():
     class Failing(Wandering):
-        def learn(self, arm, pulls, rewards):
+        def learn(self, outcome):
             if self.steps == 305:
                 raise IndexError("mine")
 
@@ -344,7 +344,7 @@ def test_what_agents_are_given_can_only_be_read(play, which):
     class Changing(Wandering):
         def learn(self, *given):
             if self.steps == 305:
-                given[which][0] = 0
+                given[0][which][0] = 0
 
     with pytest.raises(ValueError, match="read-only"):
         play(make(600), PolicyOf(Changing), seed=0)
@@ -360,9 +360,9 @@ def test_agents_may_change_the_array_that_they_returned():
             self.own[:] = super().choose()
             return self.own
 
-        def learn(self, arm, pulls, rewards):
+        def learn(self, outcome):
             self.own[:] = 0
-            super().learn(arm, pulls, rewards)
+            super().learn(outcome)
 
     assert_same_history(fb.play(make(500), PolicyOf(Reusing), seed=0), fb.play(make(500), PolicyOf(Wandering), seed=0))
 
@@ -409,7 +409,7 @@ def test_an_arm_that_could_not_be_pulled_is_tried_again(compiled):
     env.reset(seed=0)
     side = fb.make_policy("Local-UCB", compiled=compiled).agents(env.view())
     np.testing.assert_array_equal(side.choose(), [0, 0, 0])
-    side.learn(np.zeros(3, dtype=np.int64), np.array([1, 0, 1]), np.array([1.0, 0.0, 3.0]))
+    side.learn(fb.Outcome(np.zeros(3, dtype=np.int64), np.array([1, 0, 1]), np.array([1.0, 0.0, 3.0])))
     np.testing.assert_array_equal(side.choose(), [1, 0, 1])  # agent 1 has pulled nothing
-    side.learn(np.array([1, 0, 1]), np.ones(3, dtype=np.int64), np.array([1.0, 2.0, 3.0]))
+    side.learn(fb.Outcome(np.array([1, 0, 1]), np.ones(3, dtype=np.int64), np.array([1.0, 2.0, 3.0])))
     np.testing.assert_array_equal(side.choose(), [2, 1, 2])

@@ -347,6 +347,24 @@ class TestPlans:
 
         assert fault(Broken)[0] == "crashes"
 
+    def test_a_side_that_was_not_returned(self):
+        class NoAgents(fb.Policy):
+            def agents(self, view):
+                pass
+
+        class NoServer(fb.Policy):
+            def agents(self, view):
+                return Agents(self, view)
+
+            def server(self, view):
+                pass
+
+        for policy, words in ((NoAgents(), "agents: expected an AgentSide"), (NoServer(), "server: expected a Server")):
+            with pytest.raises(fb.testing.PolicyFault, match=words) as caught:
+                fb.testing.check_policy(policy)
+            assert caught.value.fault == "breaks the protocol"
+            assert "got None; return one" in str(caught.value)
+
 
 def outside(name):
     """What a policy finds by climbing the stack: the first local called `self` that has an attribute of this name."""

@@ -21,6 +21,7 @@ PROBLEMS = {
     "resampled": ("Synthetic", {"context": "resampled"}),
     "movielens": ("MovieLens", {}),
     "household": ("Household", {}),
+    "multi-armed": ("MultiArmed", {"local_std": 0.3}),
     "linear": ("Linear", ARRAYS),
     "linear resampled": ("Linear", {**ARRAYS, "context": "resampled"}),
 }

@@ -279,6 +279,7 @@ ARGUMENTS = {
     "MovieLens": COMMON | HIDDEN | {"factors", "hidden"},
     "Household": COMMON | {"factors"},
     "Linear": COMMON | {"theta", "features", "contexts", "feature_map"},
+    "MultiArmed": COMMON | {"num_arms", "means", "local_std", "local_means", "rewards"},
     "File": COMMON | {"path", "sha256"},
 }
 

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from fedbandit_envs.validation import needs
 MOVIELENS_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
 MOVIELENS_SHA256 = "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"
 RATINGS_MEMBER = "ml-100k/u.data"
+_SILENCE = 30.0  # seconds without a byte after which a server is given up
+_LONGEST = 1800.0  # seconds for the whole file of 5 MB
 
 
 class DownloadError(RuntimeError):
@@ -69,17 +72,35 @@ def _archive(place: Path) -> Path:
     needs("pooch", extra="data", instead="get the zip file by other means and use the u.data in it")
     import pooch
     from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError  # which requests does not translate when the answer itself is read
 
     try:
-        return Path(
-            pooch.retrieve(
-                MOVIELENS_URL, MOVIELENS_SHA256, fname="ml-100k.zip", path=place, progressbar=sys.stderr.isatty()
-            )
-        )
-    except RequestException as error:  # an OSError too, but not one of the disk
+        return Path(pooch.retrieve(MOVIELENS_URL, MOVIELENS_SHA256, fname="ml-100k.zip", path=place, downloader=_fetch))
+    except (RequestException, HTTPError) as error:  # the first is an OSError too, but not one of the disk
         raise DownloadError(
-            f"could not download {MOVIELENS_URL}: {error}; check the network, or get the zip file by other means and "
-            "use the u.data in it"
+            f"{MOVIELENS_URL}: expected to download it, got {error}; check the network, or get the zip file by other "
+            "means and use the u.data in it"
         ) from error
     except ValueError as error:
-        raise DownloadError(f"wrong checksum of {MOVIELENS_URL}: {error} Try again later") from error
+        # The error holds both checksums.
+        raise DownloadError(
+            f"{MOVIELENS_URL}: expected its checksum, got another ({error}); try again later"
+        ) from error
+
+
+def _fetch(url: str, file: str, _: object) -> None:
+    """Fetch a file within a time limit for the whole, which a server that sends byte after byte does not escape."""
+    import requests
+    from tqdm.auto import tqdm
+
+    end = time.monotonic() + _LONGEST
+    with requests.get(url, stream=True, timeout=_SILENCE) as answer, Path(file).open("wb") as target:
+        answer.raise_for_status()
+        length = int(answer.headers.get("content-length") or 0)
+        with tqdm(total=length or None, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
+            while part := answer.raw.read1(1 << 16):
+                bar.update(target.write(part))
+                if time.monotonic() > end:
+                    raise requests.Timeout(f"expected the file within {_LONGEST:g} s, got {target.tell()} bytes of it")
+        if length and target.tell() != length:
+            raise requests.ConnectionError(f"expected {length} bytes, got {target.tell()}")

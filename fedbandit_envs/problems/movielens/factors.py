@@ -107,6 +107,7 @@ def _checked(array: NDArray[np.generic], shape: tuple[int, int]) -> FloatArray:
     if array.dtype != np.float64 or array.shape != shape:
         raise ValueError(f"expected float64 of shape {shape}, got {array.dtype} of shape {array.shape}")
     values = array.astype(np.float64)
-    if not (np.isfinite(values).all() and (values >= 0).all()):
-        raise ValueError("expected finite, non-negative factors")
+    wrong = values[~(np.isfinite(values) & (values >= 0))]
+    if wrong.size:
+        raise ValueError(f"expected finite factors of at least 0, got {wrong[0]:g}")
     return read_only(values)

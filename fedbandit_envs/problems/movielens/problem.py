@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit_envs.arrays import IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import Identity
 from fedbandit_envs.contexts.finite import Discrete
@@ -14,6 +14,7 @@ from fedbandit_envs.problems.generator import ProblemShape
 from fedbandit_envs.problems.households import PLACES, households
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.movielens import factors as movielens
+from fedbandit_envs.problems.segments import DrawnAnew, segment_length, within_segment
 from fedbandit_envs.validation import one_of, real_number, whole_number
 
 
@@ -38,8 +39,9 @@ class MovieLens:
     hidden: str = "gaussian"  #: "gaussian" or "household", the way in which contexts are hidden
     context_std: float = USUAL_STD  #: standard deviation of each number of a context
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
-    context: str = "fixed"  #: "fixed" or "resampled" at each pull
+    context: str = "fixed"  #: "fixed", "resampled" at each pull, or "streaming": new at each step
     noise_std: float = 1e-3  #: standard deviation of the rewards' noise
+    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)
@@ -48,6 +50,7 @@ class MovieLens:
         one_of("hidden", self.hidden, ("gaussian", "household"))
         real_number("noise_std", self.noise_std, at_least=0)
         check_hidden(self.context, self.error, self.context_std)
+        segment_length(self.context, self.change_every)
         if self.hidden == "household" and (self.error == "classical" or self.context_std != USUAL_STD):
             raise ValueError(
                 "hidden: expected no error and no context_std with 'household', got "
@@ -60,6 +63,11 @@ class MovieLens:
                 f"num_agents: expected at most the {available} users there are with factors={self.factors!r} and "
                 f"users={self.users!r}, got {self.num_agents}; use users='all' or fewer agents"
             )
+
+    @property
+    def segment_steps(self) -> int | None:
+        """The length of a segment; None: contexts never change."""
+        return segment_length(self.context, self.change_every)
 
     def _users(self) -> IntArray:
         """The numbers of the users among whom the agents are drawn."""
@@ -74,7 +82,7 @@ class MovieLens:
             shown = Gaussian(np.zeros((1, dim)), std=self.context_std)
         else:
             shown = Discrete(np.zeros((1, PLACES, dim)), np.full((1, PLACES), 1 / PLACES))
-        return ProblemShape(self.num_agents, Identity(num_arms, dim), shown, self.context)
+        return ProblemShape(self.num_agents, Identity(num_arms, dim), shown, within_segment(self.context))
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
         """Draw the users or households, then who or what is behind the screen."""
@@ -82,22 +90,46 @@ class MovieLens:
         distribution: ContextDistribution
         if self.hidden == "gaussian":
             base = factors.users[rng.permutation(pool)[: self.num_agents]]
-            distribution, contexts = around(base, self.context_std, self.error, self.context, context_rng)
+            distribution, contexts = around(
+                base, self.context_std, self.error, within_segment(self.context), context_rng
+            )
         else:
             distribution = households(factors.users[pool], self.num_agents, rng)
-            contexts = distribution.sample(context_rng) if self.context == "fixed" else None
+            contexts = distribution.sample(context_rng) if self.context != "resampled" else None
         # The mean of a household's members can be shorter than each of them.
         eligible = self.users == "eligible" and self.hidden == "gaussian"
+        ell = L = None
+        if self.segment_steps is not None and self.hidden == "gaussian":  # any user may visit
+            norms = np.linalg.norm(factors.users[pool], axis=1)
+            ell, L = float(norms.min()), float(norms.max())
         return BanditInstance(
             factors.theta,
             Identity(*factors.theta.shape),
             distribution,
             contexts,
             self.noise_std,
-            context=self.context,
-            ell=movielens.ELL if eligible else None,
-            L=movielens.L if eligible else None,
+            context=within_segment(self.context),
+            ell=movielens.ELL if eligible else ell,
+            L=movielens.L if eligible else L,
         )
+
+    def context_stream(self, instance: BanditInstance, seed: int, segments: int) -> DrawnAnew:
+        """Another user visits in each segment; in a household, another member of the same account sits there."""
+        users = movielens.load_factors(self.factors).users[self._users()]
+
+        def visitors(
+            segments: int, rng: np.random.Generator, context_rng: np.random.Generator
+        ) -> tuple[ContextDistribution, FloatArray | None]:
+            base = users[rng.integers(len(users), size=segments * self.num_agents)]
+            return around(base, self.context_std, self.error, within_segment(self.context), context_rng)
+
+        def members(
+            segments: int, rng: np.random.Generator, context_rng: np.random.Generator
+        ) -> tuple[ContextDistribution, FloatArray]:
+            accounts = instance.distribution.rows(np.tile(np.arange(self.num_agents), segments))
+            return accounts, accounts.sample(context_rng)
+
+        return DrawnAnew(seed, visitors if self.hidden == "gaussian" else members)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""Docstrings, tables and snippets as Markdown."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from fedbandit_envs.cli.list_names import Explanation
+
+
+def words(text: str) -> str:
+    """Plain words in which no sign has a meaning of its own but the backticks around code.
+
+    >>> words("a * b < c, `x*y`")
+    'a \\\\* b \\\\< c, `x*y`'
+    """
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if place % 2 else re.sub(r"([*<|$#\[\]\\])", r"\\\1", part) for place, part in enumerate(parts))
+
+
+def docstring(text: str) -> tuple[str, str]:
+    """The words of a docstring as Markdown, and its example without prompts and answers' marks."""
+    paragraphs = text.split("\n\n")
+    told = [words(paragraph) for paragraph in paragraphs if not paragraph.lstrip().startswith(">>>")]
+    examples = [paragraph for paragraph in paragraphs if paragraph.lstrip().startswith(">>>")]
+    shown = "".join(f"```pycon\n{example}\n```\n\n" for example in examples)
+    return "\n\n".join(told), shown
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table, whose cells are Markdown already."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace(chr(10), ' ') for cell in line)} |\n" for line in lines)
+
+
+def parameters(told: Explanation) -> str:
+    """The table of parameters with their defaults, from the same source as `fedbandit list NAME`."""
+    if not told.parameters:
+        return "There are none.\n"
+    rows = [[f"`{key}`", f"`{value!r}`", words(told.comments.get(key, ""))] for key, value in told.parameters.items()]
+    return table(["name", "default", "what it is"], rows)
+
+
+def heading(told: Explanation) -> str:
+    """The first sentence of a description."""
+    return told.description.splitlines()[0]
+
+
+def contents(title: str, entries: Iterable[str]) -> str:
+    """A hidden list of pages, which puts them into the menu."""
+    lines = "\n".join(entries)
+    return f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n"

@@ -1,0 +1,90 @@
+"""The pages that are made from the code: each environment and policy has one, and it says what the shell says."""
+
+import sys
+
+import pytest
+from built_site import DOCS, SITE_TESTS
+
+import fedbandit_envs as fb
+from fedbandit_envs.cli.main import COMMANDS, main
+
+pytestmark = SITE_TESTS
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import command_pages  # noqa: E402
+import environment_pages  # noqa: E402
+import markdown_text  # noqa: E402
+import name_pages  # noqa: E402
+import policy_pages  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return policy_pages.pages(tmp_path_factory.mktemp("pictures"), DOCS / "policies" / "ideas")
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment_pages.pages(tmp_path_factory.mktemp("pictures"))
+
+
+def told_by_the_shell(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The words of `fedbandit list NAME` below its title, without the examples."""
+    assert main(["list", name]) == 0
+    paragraphs = capsys.readouterr().out.split("\n\n")[1:]
+    words = [paragraph for paragraph in paragraphs if not paragraph.startswith(">>>")]
+    return [line.strip() for paragraph in words for line in paragraph.splitlines()]
+
+
+def assert_told(page: str, lines: list[str]) -> None:
+    for line in lines:
+        name, equals, default = line.partition("=")
+        if line in ("parameters", "no parameters"):
+            continue
+        if equals and name.isidentifier():
+            assert f"| `{name}` | `{default}` |" in page
+        else:
+            assert markdown_text.words(line) in page
+
+
+def test_every_policy_has_a_page_that_says_what_the_shell_says(
+    policies: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in fb.policy_names():
+        assert_told(policies[f"policies/{name}"], told_by_the_shell(name, capsys))
+        assert f"]({name}.md)" in policies["policies/index"]
+
+
+def test_every_environment_has_a_page_that_says_what_the_shell_says(
+    environments: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for id in fb.environment_ids():
+        page = environments[f"environments/{environment_pages.slug(id)}"]
+        assert_told(page, told_by_the_shell(id, capsys))
+
+
+def test_a_page_tells_what_is_sent_and_what_is_not(policies: dict[str, str]) -> None:
+    assert "to the server" in policies["policies/Fed-PECD"]
+    assert "Nothing. Its agents never communicate" in policies["policies/Local-UCB"]
+
+
+def test_the_command_line_has_every_command_with_its_options() -> None:
+    (page,) = command_pages.pages().values()
+    for name in COMMANDS:
+        assert f"## fedbandit {name}\n" in page
+    assert "`--dry-run`\n: " in page
+
+
+def test_every_public_name_has_its_place() -> None:
+    text = "".join(name_pages.pages().values())
+    for name in fb.__all__:
+        thing = getattr(fb, name)
+        if isinstance(thing, type) or type(thing).__name__ == "function":
+            assert f"fedbandit_envs.{name}\n" in text, name
+    assert "fedbandit_envs.testing.check_policy" in text
+
+
+def test_ideas_belong_to_policies_that_exist() -> None:
+    found = {file.stem for file in (DOCS / "policies" / "ideas").glob("*.md")}
+    assert found <= set(fb.policy_names())
+    assert "Fed-PECD" in found

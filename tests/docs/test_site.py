@@ -1,0 +1,137 @@
+"""The built site: links lead somewhere, and a browser without a network opens every page."""
+
+import re
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+from built_site import DOCS, SITE, SITE_TESTS
+from chromium import CHROMIUM, Browser
+from matplotlib import image
+
+PAGES = sorted(file for file in SITE.rglob("*.html") if "_static" not in file.parts)
+pytestmark = SITE_TESTS
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path")
+
+
+class Links(HTMLParser):
+    """The places that a page can be linked to, where it links to, and what it loads."""
+
+    def __init__(self, file: Path):
+        super().__init__()
+        self.ids: set[str] = set()
+        self.followed: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(file.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value}
+        self.ids |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.followed.append(given["href"])
+        elif tag == "link" and "href" in given:
+            self.loaded.append(given["href"])
+        elif "src" in given:
+            self.loaded.append(given["src"])
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[Path, Links]:
+    return {file: Links(file) for file in PAGES}
+
+
+def test_the_site_has_its_pages() -> None:
+    found = {str(file.relative_to(SITE)) for file in PAGES}
+    assert {"index.html", "generated/policies/Fed-PECD.html", "generated/environments/Synthetic-v0.html"} <= found
+    assert len([name for name in found if name.startswith("generated/gallery/plot_")]) >= 10
+
+
+@pytest.mark.parametrize("example", sorted(file.stem for file in (DOCS / "examples").glob("plot_*.py")))
+def test_every_example_shows_a_figure_that_is_not_empty(pages: dict[Path, Links], example: str) -> None:
+    page = SITE / "generated" / "gallery" / f"{example}.html"
+    figures = [link for link in pages[page].loaded if f"sphx_glr_{example}_0" in link]
+    assert figures
+    for figure in figures:
+        assert np.ptp(image.imread(page.parent / figure)) > 0.5  # light paper and dark ink
+
+
+def test_internal_links_lead_somewhere(pages: dict[Path, Links]) -> None:
+    broken = []
+    for file, links in pages.items():
+        for link in [*links.followed, *links.loaded]:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            anchor = unquote(parts.fragment)
+            if not target.exists() or (anchor and target in pages and anchor not in pages[target].ids):
+                broken.append((str(file.relative_to(SITE)), link))
+    assert broken == []
+
+
+def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Links]) -> None:
+    outside = {link for links in pages.values() for link in links.loaded if urlsplit(link).scheme not in ("", "data")}
+    assert outside == set()
+    for style in SITE.rglob("*.css"):
+        assert re.findall(r"url\(['\"]?https?:|@import", style.read_text()) == [], style
+
+
+def test_questions_are_answered_within_three_clicks(pages: dict[Path, Links]) -> None:
+    answers = {
+        "concepts/model.html": "the number of steps of an episode",  # what is T here?
+        "how-to/own-data.html": "from_ratings",  # how do I use my own ratings?
+        "generated/policies/Fed-PECD.html": "scalars up",  # what does Fed-PECD send?
+        "how-to/choose-a-policy.html": "revealed",  # which policy for contexts that are revealed later?
+        "how-to/clusters.html": "SBATCH",  # how do I run it on SLURM?
+    }
+    reached = {SITE / "index.html"}
+    for _ in range(3):
+        ends = {(file.parent / urlsplit(link).path).resolve() for file in reached for link in pages[file].followed}
+        reached |= ends & set(pages)
+    for page, words in answers.items():
+        assert SITE / page in reached
+        assert words in (SITE / page).read_text()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        cut = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        browser.call("Network.emulateNetworkConditions", **cut)
+        yield browser
+
+
+UNSET = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+BROKEN = "[...document.images].filter(e => e.loading != 'lazy' && !(e.complete && e.naturalWidth)).map(e => e.src)"
+
+
+@needs_browser
+@pytest.mark.browser
+@pytest.mark.parametrize("file", PAGES or [SITE / "index.html"], ids=lambda file: str(file.relative_to(SITE)))
+def test_every_page_opens_without_a_network(browser: Browser, file: Path) -> None:
+    browser.look()
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.open(file)
+    deadline = time.monotonic() + 20
+    while browser.run(UNSET) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert browser.run(UNSET) == 0  # each equation was set
+    assert browser.run("document.querySelectorAll('mjx-merror').length") == 0
+    assert browser.run(BROKEN) == []
+    assert [request for request in browser.requests if not request.startswith(("file:", "data:"))] == []
+    assert browser.errors == []
+
+
+@needs_browser
+@pytest.mark.browser
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("page", ["index", "generated/policies/Fed-PECD", "generated/environments/Synthetic-v0"])
+def test_nothing_is_wider_than_a_narrow_window(browser: Browser, page: str, dark: bool) -> None:
+    browser.look(width=400, dark=dark)
+    browser.open(SITE / f"{page}.html")
+    assert browser.run("document.documentElement.scrollWidth") <= 400
