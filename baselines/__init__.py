@@ -1,9 +1,12 @@
-"""Baselines: Fed-PE and its variants, step-by-step and multi-armed policies, and the two ends of the scale."""
+"""Baselines: Fed-PE and its variants, step-by-step and multi-armed policies, policies of peers, and two yardsticks."""
 
 from fedbandit_baselines.best_arm import MultiRound
+from fedbandit_baselines.coop_ucb import CoopUCB2
+from fedbandit_baselines.dd_ucb import DDUCB
 from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
+from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
 from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
@@ -11,10 +14,12 @@ from fedbandit_baselines.ucb import KKUCB, KKUCBObserved, LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [
+    "DDUCB",
     "KKUCB",
     "PFUCB",
     "UCB1",
     "Collaborative",
+    "CoopUCB2",
     "DisLinUCB",
     "EnhancedFedPE",
     "ExactThompson",
@@ -22,6 +27,7 @@ __all__ = [
     "Fed2UCB",
     "FedPE",
     "FederatedThompson",
+    "GossipUCB",
     "KKUCBObserved",
     "LocalThompson",
     "LocalUCB",

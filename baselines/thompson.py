@@ -64,6 +64,8 @@ class LocalThompson(FedCI):
     0
     """
 
+    talks_to: ClassVar[str] = "nobody"
+
     def first_plan(self, constants: Constants) -> int:
         """The number of steps before an agent's first decision: each arm once, since no other agent will report it."""
         return constants.num_arms

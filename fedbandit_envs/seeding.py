@@ -34,6 +34,8 @@ class Stream(IntEnum):
     ATTACKERS = 9  #: who reports falsely
     SEGMENTS = 10  #: what is shown of contexts that change
     SEGMENT_CONTEXTS = 11  #: what is hidden about contexts that change
+    NETWORK = 12  #: random networks
+    DELIVERIES = 13  #: which edges and neighbours a message takes, where that is random
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:

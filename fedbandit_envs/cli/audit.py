@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play trials of each policy with their messages recorded, and show what the audits say."""
     from fedbandit_envs.rounds.auditing import audit
-    from fedbandit_envs.rounds.loop import play
+    from fedbandit_envs.rounds.playing import play
     from fedbandit_envs.validation import whole_number
 
     if options.trial is not None and options.trials is not None:
@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         policy = spec.make()
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
-        found = [audit(play(env, policy, seed=seed, record=True, faults=experiment.faults())) for seed in seeds]
+        faults, network = experiment.faults(), experiment.network or None
+        found = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
         print(f"{spec.label}\n{found[0] if len(found) == 1 else _summary(found)}\n")
         audits += found
     return 0 if all(one.ok for one in audits) else 1

@@ -16,6 +16,7 @@ _NEEDS = {
     "context": "must be shown the contexts",
     "truth": "must be shown the true means",
 }
+_TALKS = {"server": "talks to a server", "peers": "talks to peers", "nobody": "talks to nobody"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +75,7 @@ def explanation(name: str) -> Explanation:
     what: Any = problem_class(name) if environment else policy_class(name)
     comments = field_comments(what)
     if not environment:
-        return Explanation(name, _NEEDS[what.observes], _description(what), policy_parameters(what), comments)
+        return Explanation(name, _needs(what), _description(what), policy_parameters(what), comments)
     parameters = _defaults_of(what)
     parameters["max_cycles"] = _defaults_of(HiddenContextBandit)["max_cycles"]
     comments["max_cycles"] = "the number of steps T"
@@ -110,7 +111,14 @@ def _list_policies() -> None:
     print("policies")
     for name in policy_names():
         policy = policy_class(name)
-        _entry(f"{name} ({_NEEDS[policy.observes]})", policy, policy_parameters(policy))
+        _entry(f"{name} ({_needs(policy)})", policy, policy_parameters(policy))
+
+
+def _needs(policy: Any) -> str:
+    """What a policy must be shown, and whom its agents talk to."""
+    from fedbandit_envs.protocol.policy import partner_of
+
+    return f"{_NEEDS[policy.observes]}; {_TALKS[partner_of(policy)]}"
 
 
 def _entry(name: str, what: Any, parameters: dict[str, Any]) -> None:

@@ -51,6 +51,12 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         help="the paper's settings for Synthetic or MovieLens (M = 100, T = 2**17, classical error), and its policies "
         "unless --policy names others; --set changes them",
     )
+    group.add_argument(
+        "--network",
+        metavar="GRAPH",
+        help="who can talk to whom, for policies that talk to peers: ring, path, star, complete, grid (or grid:4x5), "
+        "erdos-renyi:P with the probability of an edge, random-regular:D with the degree",
+    )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
 
@@ -113,7 +119,8 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 def experiment_of(options: argparse.Namespace) -> "Experiment":
     """The experiment that the file and the options describe together; the options win."""
     experiment = _described(options)
-    given = {name: getattr(options, name) for name in ("trials", "seed") if getattr(options, name) is not None}
+    names = ("trials", "seed", "network")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for text in options.set:
         key, value = pair_of(text)
         if key in _OPTIONS:

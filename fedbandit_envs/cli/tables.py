@@ -29,10 +29,11 @@ def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regre
 
 
 def _columns_of_some(columns: Columns) -> list[str]:
-    """The columns that say something about some policies only: agents that wait, and arms that are recommended."""
+    """The columns of some policies only: what peers say to each other, agents that wait, recommended arms."""
     waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
     recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
-    return ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
+    peers = any(columns["scalars_peer"])
+    return ["scalars_peer"] * peers + ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:

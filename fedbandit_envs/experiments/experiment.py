@@ -22,6 +22,7 @@ from fedbandit_envs.experiments.settings import (
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.attacks import Attackers
+from fedbandit_envs.rounds.checks import check_network
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.storage import write_whole
@@ -30,7 +31,7 @@ from fedbandit_envs.validation import whole_number
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
-_FAULTS = ("dropout", "attackers", "attack")  # what happens to reports on their way
+_OF_RUNS = ("dropout", "attackers", "attack", "network")  # how reports travel, and what happens to them on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
 _OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
 
@@ -106,6 +107,7 @@ class Experiment:
     dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
     attackers: float = 0.0  #: the share of agents whose reports are false
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
+    network: str = ""  #: who can talk to whom, for policies that talk to peers: "ring", see `Network.of`; "": nobody
 
     if TYPE_CHECKING:  # A type checker would let `policies` be made of specs alone.
 
@@ -120,6 +122,7 @@ class Experiment:
             dropout: float = ...,
             attackers: float = ...,
             attack: str = ...,
+            network: str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -142,6 +145,7 @@ class Experiment:
         whole_number("audited", self.audited, at_least=0)
         object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
         object.__setattr__(self, "attackers", Attackers(self.attack, self.attackers).share)
+        check_text("network", self.network)
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
@@ -177,7 +181,8 @@ class Experiment:
         for spec in self.policies:
             policy = spec.make()
             policy.check_installed()
-            self.environment_for(policy)
+            environment = self.environment_for(policy)
+            check_network(policy, self.network or None, environment.max_num_agents)
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
@@ -203,14 +208,14 @@ class Experiment:
         return table
 
     def with_argument(self, name: str, value: Any) -> "Experiment":
-        """The experiment with another value of one argument of the environment, "dropout", "attackers" or "attack"."""
-        if name in _FAULTS:
+        """The experiment with another value of one argument of the environment, or of "dropout", "network" ..."""
+        if name in _OF_RUNS:
             return replace(self, **{name: value})
         return replace(self, arguments={**self.arguments, name: value})
 
     def argument(self, name: str) -> Any:
         """The value that `with_argument` sets."""
-        return getattr(self, name) if name in _FAULTS else self.arguments[name]
+        return getattr(self, name) if name in _OF_RUNS else self.arguments[name]
 
     def table(self) -> dict[str, Any]:
         """The experiment as plain data."""
@@ -220,7 +225,7 @@ class Experiment:
             "trials": self.trials,
             "seed": self.seed,
             "audited": self.audited,
-            **{name: getattr(self, name) for name in _FAULTS},
+            **{name: getattr(self, name) for name in _OF_RUNS},
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -231,7 +236,7 @@ class Experiment:
 
         What the file in a folder of results says about its files is left out: the experiment can be run anywhere.
         """
-        known = ("environment", "policies", "arguments", "trials", "seed", "audited", *_FAULTS)
+        known = ("environment", "policies", "arguments", "trials", "seed", "audited", *_OF_RUNS)
         check_keys(source, table, (*known, *_OF_FOLDERS))
         for name in ("environment", "policies"):
             if name not in table:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from fedbandit_envs.experiments.computing import FinishedRun
 from fedbandit_envs.experiments.folder import make_folder, unwritable
+from fedbandit_envs.rounds.ledger import DIRECTIONS
 
 
 class JsonLines:
     """A callback of `run` that adds one line of JSON to a file for each run that it computes.
 
-    A line has experiment, label, trial, seed, seconds, regret (the mean over agents at the end), scalars (both ways)
-    and rounds.
+    A line has experiment, label, trial, seed, seconds, regret (the mean over agents at the end), scalars (in all
+    directions) and rounds.
 
     >>> import tempfile
     >>> from fedbandit_envs import Experiment, run
@@ -38,7 +39,7 @@ class JsonLines:
             "seed": str(finished.seed),  # more digits than many readers of JSON keep in a number
             "seconds": round(finished.seconds, 6),
             "regret": float(record["curves"][record["curve_rows"]["mean_regret"], -1]),
-            "scalars": record["totals"]["scalars_up"] + record["totals"]["scalars_down"],
+            "scalars": sum(record["totals"][f"scalars_{direction}"] for direction in DIRECTIONS),
             "rounds": record["totals"]["rounds"],
         }
         self._append(json.dumps(line) + "\n")

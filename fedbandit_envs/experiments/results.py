@@ -15,7 +15,7 @@ from fedbandit_envs.experiments.tables import LEDGER, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
 from fedbandit_envs.experiments.trials import STATES, Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.rounds.ledger import COUNTS
+from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
 
 _LONG = ("agents", "paths")  # tables too long for text files that nobody asked for
@@ -259,7 +259,8 @@ def _values(run: Record, name: str) -> FloatArray:
     if name.startswith("total_"):
         return _values(run, name.replace("total", "mean")) * run["agents"].shape[1]
     if name in ("scalars", "messages"):
-        return _values(run, f"{name}_up") + _values(run, f"{name}_down")
+        parts = [_values(run, f"{name}_{direction}") for direction in DIRECTIONS]
+        return np.sum(parts, axis=0)
     return run["curves"][_row(run, "curve_rows", name)]
 
 

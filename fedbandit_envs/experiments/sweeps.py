@@ -36,8 +36,8 @@ def sweep(
 
     Args:
         experiment: what to run; its own values of the swept parameters are not used.
-        over: the values of each parameter. A parameter is an argument of the environment, "dropout", or a parameter of
-            a policy after the policy's label or name, such as "Fed-PECD.delta".
+        over: the values of each parameter. A parameter is an argument of the environment, "dropout", "network", or a
+            parameter of a policy after the policy's label or name, such as "Fed-PECD.delta".
         out: the folder of the results; trials that are there already are not computed again. None: memory only.
         executor: who computes, as in `run`.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.

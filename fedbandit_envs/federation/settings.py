@@ -15,7 +15,7 @@ from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
-from fedbandit_envs.protocol.policy import Policy, observe_for
+from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
@@ -68,7 +68,7 @@ class Settings:
         """
         chosen = fresh_seed() if checked_seed(seed) is None else seed
         assert chosen is not None
-        made = make_policy(policy, **parameters)
+        made = _without_peers(policy, parameters)
         env = _environment(environment, arguments, made)
         refuse_changes(environment, env.problem)
         env.reset(seed=chosen)
@@ -77,7 +77,7 @@ class Settings:
 
     def make_policy(self) -> Policy:
         """A new policy with these parameters."""
-        return make_policy(self.policy, **self.parameters)
+        return _without_peers(self.policy, self.parameters)
 
     @property
     def server_view(self) -> ServerView:
@@ -149,6 +149,17 @@ def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > _LONGEST_SEED:
         raise ValueError(f"run-config: expected at most {_LONGEST_SEED} digits for 'seed', got {shown(text)}")
     return int(text)
+
+
+def _without_peers(name: str, parameters: Mapping[str, Any]) -> Policy:
+    """A new policy; one that talks to peers is refused, because the clients of a federation know a server only."""
+    policy = make_policy(name, **parameters)
+    if partner_of(type(policy)) == "peers":
+        raise ValueError(
+            f"policy: expected one that talks to a server or to nobody, got {name}, which talks to peers; play it in "
+            "one process: fb.play(env, policy, network='ring')"
+        )
+    return policy
 
 
 def refuse_changes(environment: str, problem: object) -> None:

@@ -20,6 +20,7 @@ from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.panels import setting_table
 from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
+from fedbandit_envs.protocol.policy import partner_of
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def beyond(
         force: whether torn or foreign files in the folder are removed, not refused.
         scale: how large the comparison is.
     """
-    everybody = [name for name in policy_names() if name != "Oracle"]
+    # Policies that talk to peers need a network and arms that all agents share, which these problems don't have.
+    everybody = [name for name in policy_names() if name != "Oracle" and partner_of(policy_class(name)) != "peers"]
     long = experiments(PLANNING, scale.long, trials, seed, scale)
     short = experiments(everybody, scale.short, min(trials, scale.short_trials), seed, scale)
     folder = Path(out) / "beyond"

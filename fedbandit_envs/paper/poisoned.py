@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.rounds.attacks import ATTACKS, Attackers
 from fedbandit_envs.rounds.faults import Faults
-from fedbandit_envs.rounds.loop import play
+from fedbandit_envs.rounds.playing import play
 from fedbandit_envs.seeding import derived_seed
 
 if TYPE_CHECKING:

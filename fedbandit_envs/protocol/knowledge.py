@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.protocol.network import Neighbourhood
 from fedbandit_envs.seeding import Randomness, ServerRandomness, Stream, derived_seed
 
 LONGEST_HORIZON = 2**53  #: numbers of steps up to this one are exact in floating point, as counts of pulls must be
@@ -87,6 +88,7 @@ class View:
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
     truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
     valid: int | None = None  #: for how many steps mu and psi hold, from the first on; None: to the horizon
+    network: Neighbourhood | None = None  #: the agents' neighbours, in a run with a network; None: there is none
 
     __repr__ = short_repr
 
@@ -107,4 +109,5 @@ class View:
             randomness=Randomness(self.randomness.seed, self.randomness.stream, self.randomness.num_agents, agents),
             truth=None if self.truth is None else self.truth[index],
             valid=self.valid,
+            network=None if self.network is None else self.network.rows(index),
         )

@@ -5,7 +5,7 @@ Four verbs in one direction: `server.answer(up) -> down`, `agents.plan(down, rem
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.storage import plain_value
+from fedbandit_envs.validation import one_of
 
 #: No honest report holds a larger number: sums and squares of smaller numbers are finite.
 LARGEST_NUMBER = 1e100
@@ -149,7 +150,9 @@ class Policy(ABC):
     """A bandit algorithm: its hyper-parameters, and the two sides that are built from them.
 
     A subclass is a frozen dataclass whose fields are the hyper-parameters. It defines `agents`, and `server` if its
-    agents report anything. `register_policy` makes it known by name, `testing.check_policy` says what is wrong with it.
+    agents report anything. A policy without a server whose agents hear each other says `talks_to = "peers"`: what they
+    report reaches their neighbours in the network of the run, see `Neighbourhood`. `register_policy` makes a policy
+    known by name, `testing.check_policy` says what is wrong with it.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -173,6 +176,10 @@ class Policy(ABC):
     #: what the agents must be shown: "distribution", "context" (the exact setting), "delayed" (the distribution, and
     #: the context after each pull), or "truth" for the Oracle alone
     observes: ClassVar[str] = "distribution"
+    #: "server", "peers" or "nobody"; None: "server" if the class defines `server`, else "nobody". See `partner_of`.
+    talks_to: ClassVar[str | None] = None
+    #: for policies that talk to peers, how an array of this name travels: a name in `DELIVERIES`, else "neighbours"
+    delivery: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def agents(self, view: View) -> AgentSide:
@@ -196,6 +203,25 @@ class Policy(ABC):
         Override it in a policy that eliminates arms: users are then told when a run was too short for it.
         """
         return None
+
+
+#: How an array can travel between peers: to all neighbours, or over one edge of the network, drawn anew in each round.
+DELIVERIES = ("neighbours", "one-edge")
+PARTNERS = ("server", "peers", "nobody")
+
+
+def partner_of(policy: type[Policy]) -> str:
+    """Whom the agents of a policy talk to: "server", "peers" or "nobody".
+
+    >>> class Alone(Policy):
+    ...     def agents(self, view):
+    ...         raise NotImplementedError
+    >>> partner_of(Alone)
+    'nobody'
+    """
+    if policy.talks_to is not None:
+        return one_of(f"{policy.__name__}.talks_to", policy.talks_to, PARTNERS)
+    return "nobody" if policy.server is Policy.server else "server"
 
 
 def agents_of(policy: Policy, view: View) -> AgentSide:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REGRETS = ("policy", "regret", "regret_low", "regret_high", "worst_agent")
 _ARMS_AND_COMMUNICATION = (
     *("policy", "time_to_settle", "wrong_share", "active_arms"),
-    *("scalars_up", "scalars_down", "bytes_up", "bytes_down", "rounds"),
+    *("scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
 _FEW = 5  # more policies have so many pairs that their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
@@ -139,7 +139,8 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
         shown.append(choice(table({key: found[key] for key in _REGRETS}, caption, colours), kind=kind))
     found = result.table()
     caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
-    shown.append(table({key: found[key] for key in _ARMS_AND_COMMUNICATION}, caption, colours))
+    names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(found[name])]
+    shown.append(table({name: found[name] for name in names}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "
         "Click a heading to sort."

@@ -42,6 +42,9 @@ _OWN = (
     "Fed2-UCB",
     "PF-UCB",
     "Multi-Round",
+    "coop-UCB2",
+    "DDUCB",
+    "Gossip-UCB",
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_envs.protocol.claims import Claim
+from fedbandit_envs.protocol.policy import partner_of
 from fedbandit_envs.rounds.history import History
 
 
@@ -62,3 +63,7 @@ def _accounts(history: History) -> Iterator[Claim]:
     yield Claim("pulls of each agent differ from T by", 0, float(np.abs(pulls - history.constants.horizon).max()))
     sent = sum(int(exchange.up.scalars().sum()) for exchange in history.exchanges if exchange.up is not None)
     yield Claim("scalars up in the ledger differ from the messages by", 0, abs(sent - history.ledger.scalars_up))
+    if partner_of(type(history.policy)) == "peers":
+        arrived = sum(int(exchange.down.scalars().sum()) for exchange in history.exchanges if exchange.down is not None)
+        claim = "scalars between peers in the ledger differ from the messages by"
+        yield Claim(claim, 0, abs(arrived - history.ledger.scalars_peer))

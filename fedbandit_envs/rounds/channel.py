@@ -31,10 +31,9 @@ class Channel:
         `arriving` (M,) says whose messages are not lost on the way; None: all of them. What is lost is not charged, and
         a round in which everything is lost gives None too.
         """
-        spoken = [message for message in messages if message is not None and len(_senders(message))]
-        if not spoken:
+        merged = self.collected(messages)
+        if merged is None:
             return None
-        merged = self._sorted(spoken[0] if len(spoken) == 1 else _merged(spoken))
         self.ledger.open_round(step)
         if arriving is not None:
             merged = merged.rows(arriving[_senders(merged)])
@@ -42,6 +41,13 @@ class Channel:
                 return None
         self.ledger.charge(merged, "up")
         return merged
+
+    def collected(self, messages: Sequence[Message | None]) -> Message | None:
+        """The blocks' messages as one, sorted by agent, without a charge; None when nobody speaks."""
+        spoken = [message for message in messages if message is not None and len(_senders(message))]
+        if not spoken:
+            return None
+        return self._sorted(spoken[0] if len(spoken) == 1 else _merged(spoken))
 
     def down(self, message: Message | None) -> Message | None:
         """The server's answer, sorted by agent and charged to whoever receives it; None when nobody does."""

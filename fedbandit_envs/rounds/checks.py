@@ -10,8 +10,10 @@ from pettingzoo import ParallelEnv
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.instance_checks import OBSERVES
+from fedbandit_envs.protocol.graphs import GRAPHS
 from fedbandit_envs.protocol.knowledge import Constants
-from fedbandit_envs.protocol.policy import AgentSide, Policy
+from fedbandit_envs.protocol.network import Network
+from fedbandit_envs.protocol.policy import DELIVERIES, AgentSide, Policy, partner_of
 from fedbandit_envs.protocol.registry import address, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.validation import one_of
@@ -63,22 +65,41 @@ def check_changes(policy: Policy, side: AgentSide, bandit: HiddenContextBandit) 
     )
 
 
-def check_faults(faults: Faults | None, num_agents: int) -> None:
-    """Refuse what is no `Faults`, and a schedule of agents that don't exist."""
+def check_network(policy: Policy, network: object, num_agents: int) -> None:
+    """Refuse a network that can't be one of these agents, and a policy that talks to peers without a network."""
+    if network is not None:
+        Network.of(network, num_agents)
+    elif partner_of(type(policy)) == "peers":
+        raise ValueError(
+            f"network: expected one, because the agents of {type(policy).__name__} talk to their neighbours, got None; "
+            "give network='ring' to play, Experiment or --network, or another of "
+            f"{', '.join(GRAPHS)}, edges, or a Network"
+        )
+    for name, way in policy.delivery.items():
+        one_of(f"{type(policy).__name__}.delivery[{name!r}]", way, DELIVERIES)
+
+
+def check_faults(faults: Faults | None, policy: Policy, num_agents: int) -> None:
+    """Refuse what is no `Faults`, a schedule of agents that don't exist, and edges that fail where there are none."""
     if faults is None:
         return
     if not isinstance(faults, Faults):
         raise ValueError(f"faults: expected Faults, got {faults!r}; use Faults(dropout=0.1)")
     faults.check(num_agents)
+    if faults.edge_dropout and partner_of(type(policy)) != "peers":
+        raise ValueError(
+            f"edge_dropout: expected 0, because {type(policy).__name__} does not talk to peers, got "
+            f"{faults.edge_dropout}; use dropout for reports to a server"
+        )
 
 
-def run_fingerprint(policy: Policy, constants: Constants) -> str:
-    """A hash of a policy, its parameters and the constants of its problem, by which a state knows its run.
+def run_fingerprint(policy: Policy, constants: Constants, network: Network | None) -> str:
+    """A hash of a policy, its parameters, the constants of its problem and its network, by which a state knows its run.
 
     A parameter that is no plain value counts with the name of its class.
     """
     parameters = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
-    deciding = [address(type(policy)), parameters, asdict(constants)]
+    deciding = [address(type(policy)), parameters, asdict(constants), network.digest if network else None]
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=_plain).encode()).hexdigest()
 
 

@@ -2,6 +2,9 @@
 
 An agent that fails in a round loses that round's report and nothing else: its rows are left out of the aggregation. It
 plays on with what it knows, and what the server tells all of them reaches it (in a federation when it comes back).
+
+Between peers a failure cuts both ways: an agent that fails in a round neither sends nor receives, and an edge that
+fails carries nothing in either direction. So two agents that average always agree on whether they did.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,16 +18,17 @@ from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.seeding import Stream, generator
 from fedbandit_envs.validation import real_number, whole_number
 
-DROPPED, SCHEDULED = "dropped out", "scheduled"
+DROPPED, SCHEDULED, EDGE_FAILED = "dropped out", "scheduled", "the edge failed"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One report that was lost on its way or refused by the server, as `history.faults` lists them."""
+    """One report that was lost on its way or refused, or one edge that failed, as `history.faults` lists them."""
 
-    agent: int  #: the agent whose report was lost
+    agent: int  #: the agent whose report was lost, or one end of the edge
     round: int  #: the round, counted from 0 as the ledger counts them
     reason: str  #: why it was lost
+    peer: int | None = None  #: the other end of an edge that failed; None: it was no edge
 
 
 class QuorumLost(RuntimeError):
@@ -53,16 +57,17 @@ class Faults:
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0, faults=faults)
     >>> history.faults[0]
-    Fault(agent=3, round=0, reason='scheduled')
+    Fault(agent=3, round=0, reason='scheduled', peer=None)
     """
 
     dropout: float = 0.0  #: the probability that a report is lost, drawn for each agent and round by itself
     schedule: Mapping[int, Iterable[int]] = field(default_factory=dict)  #: for an agent, the rounds in which it fails
     quorum: float = 0.0  #: the least share of all agents that must be heard in a round
     attackers: Attackers | None = None  #: agents whose reports are changed on their way; None: all are honest
+    edge_dropout: float = 0.0  #: the probability that an edge between peers fails, drawn for each edge and round
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "quorum"):
+        for name in ("dropout", "quorum", "edge_dropout"):
             object.__setattr__(self, name, real_number(name, getattr(self, name), at_least=0))
             if getattr(self, name) > 1:
                 raise ValueError(f"{name}: expected a share from 0 to 1, got {getattr(self, name)!r}; 0.1 is 10 %")
@@ -97,6 +102,13 @@ class Faults:
             for agent in sorted(scheduled.union(np.flatnonzero(dropped).tolist()))
         ]
 
+    def of_edges(self, seed: int, number: int, num_edges: int) -> BoolArray:
+        """(E,) the edges of a network that fail in round `number` of the episode of that seed."""
+        if not self.edge_dropout:
+            return np.zeros(num_edges, dtype=bool)
+        # The key is longer than that of the agents' faults, so the numbers are others.
+        return generator(seed, Stream.FAULTS, number, 1).random(num_edges) < self.edge_dropout
+
 
 def heard(num_agents: int, faults: Iterable[Fault]) -> BoolArray:
     """(M,) the agents without a fault."""
@@ -124,10 +136,13 @@ def faults_tree(faults: Sequence[Fault]) -> dict[str, Any]:
         "agents": np.array([fault.agent for fault in faults], dtype=np.int64),
         "rounds": np.array([fault.round for fault in faults], dtype=np.int64),
         "reasons": np.array([fault.reason for fault in faults], dtype=np.str_),
+        "peers": np.array([-1 if fault.peer is None else fault.peer for fault in faults], dtype=np.int64),
     }
 
 
 def faults_from_tree(tree: Mapping[str, Any]) -> list[Fault]:
     """The faults of a `faults_tree`."""
-    rows = zip(tree["agents"], tree["rounds"], tree["reasons"], strict=True)
-    return [Fault(int(agent), int(number), str(reason)) for agent, number, reason in rows]
+    rows = zip(tree["agents"], tree["rounds"], tree["reasons"], tree["peers"].tolist(), strict=True)
+    return [
+        Fault(int(agent), int(number), str(reason), None if peer < 0 else peer) for agent, number, reason, peer in rows
+    ]

@@ -22,7 +22,7 @@ class Exchange:
     """One turn of a recorded run, as it happened: `play(..., record=True).exchanges` has them all."""
 
     step: int  #: the steps that were taken before the turn
-    down: Message | None  #: what the server had said before it; None: nothing
+    down: Message | None  #: what the server or neighbours had said before it; None: nothing
     plan: Plan  #: what the agents asked for
     feedback: Feedback  #: what was pulled, and the sums of its rewards
     up: Message | None  #: what arrived at the server; None: nothing

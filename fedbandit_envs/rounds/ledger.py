@@ -7,16 +7,18 @@ import numpy as np
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Cost, Message, summed_over_rows
 
-COUNTS = ("messages_up", "messages_down", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
+DIRECTIONS = ("up", "down", "peer")
+COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
 
 
 class Ledger:
-    """Rounds, messages, scalars and bytes of a run; up and down apart; per agent and per round.
+    """Rounds, messages, scalars and bytes of a run; up, down and between peers apart; per agent and per round.
 
     Scalars are the entries present in a message, bytes are scalars times their size; masks, kinds and ids are free. A
-    broadcast is charged once for each receiving agent. A run leaves its ledger in `history.ledger`.
+    broadcast is charged once for each receiving agent. What crosses between peers is charged to the receiver, once for
+    each edge and direction in which it arrives. A run leaves its ledger in `history.ledger`.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=100)
@@ -27,12 +29,13 @@ class Ledger:
 
     def __init__(self, num_agents: int):
         self._added_up: IntArray = np.zeros((num_agents, len(COUNTS)), dtype=np.int64)
-        # What was charged since then: the direction, the agents (None: all) and the costs of each message.
-        self._waiting: list[tuple[int, IntArray | None, tuple[Cost, ...]]] = []
+        # What was charged since then: the direction, the agents (None: all), how many messages, and what these cost.
+        self._waiting: list[tuple[int, IntArray | None, IntArray | int, tuple[Cost, ...]]] = []
         self._rounds: list[list[int]] = []
 
     def __repr__(self) -> str:
-        names = ("rounds", "messages", "scalars_up", "scalars_down", "bytes_up", "bytes_down")
+        peers = ("scalars_peer", "bytes_peer") if self.scalars_peer else ()
+        names = ("rounds", "messages", "scalars_up", "scalars_down", "bytes_up", "bytes_down", *peers)
         return f"Ledger({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
 
     @property
@@ -43,7 +46,7 @@ class Ledger:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds in which agents spoke to the server."""
+        """The number of rounds in which agents spoke."""
         return len(self._rounds)
 
     @property
@@ -57,25 +60,38 @@ class Ledger:
 
     def charge(self, message: Message, direction: str) -> None:
         """Charge the agents of `message`, or all agents for a broadcast; `direction` is "up" or "down"."""
-        column = 0 if direction == "up" else 1  # COUNTS has the two directions by turns
         receivers = len(self._added_up) if message.agents is None else 1  # a broadcast is charged to every agent
-        totals = self._rounds[-1]
-        totals[1 + column] += receivers if message.agents is None else len(message.agents)
+        total = receivers if message.agents is None else len(message.agents)
+        self._charge(DIRECTIONS.index(direction), message, receivers, 1, total)
+
+    def charge_peers(self, message: Message, arrived: IntArray) -> None:
+        """Charge what agents received from their neighbours.
+
+        Args:
+            message: what arrived; its agents are the receivers.
+            arrived: (n,) from how many neighbours each of them received something.
+        """
+        self._charge(DIRECTIONS.index("peer"), message, 1, arrived, int(arrived.sum()))
+
+    def _charge(self, column: int, message: Message, receivers: int, messages: IntArray | int, total: int) -> None:
+        """Charge a message to a direction; `messages` is the number for each row, `total` that of all."""
+        totals, directions = self._rounds[-1], len(DIRECTIONS)
+        totals[1 + column] += total
         for cost in message.costs:
-            totals[3 + column] += receivers * cost.scalars
-            totals[5 + column] += receivers * cost.scalars * cost.itemsize
-        self._waiting.append((column, message.agents, message.costs))
+            totals[1 + directions + column] += receivers * cost.scalars
+            totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
+        self._waiting.append((column, message.agents, messages, message.costs))
         if len(self._waiting) >= _MOST_WAITING:
             self._add_up()
 
     def _add_up(self) -> None:
         """Add what waits to the numbers of each agent."""
-        for column, agents, costs in self._waiting:
+        for column, agents, messages, costs in self._waiting:
             rows = slice(None) if agents is None else agents
             scalars, sizes = summed_over_rows(costs, 1 if agents is None else len(agents))
-            self._added_up[rows, column] += 1
-            self._added_up[rows, 2 + column] += scalars
-            self._added_up[rows, 4 + column] += sizes
+            self._added_up[rows, column] += messages
+            self._added_up[rows, len(DIRECTIONS) + column] += scalars
+            self._added_up[rows, 2 * len(DIRECTIONS) + column] += sizes
         self._waiting = []
 
     def _total(self, name: str) -> int:
@@ -83,13 +99,13 @@ class Ledger:
 
     @property
     def messages(self) -> int:
-        """Messages in both directions."""
-        return self._total("messages_up") + self._total("messages_down")
+        """Messages in all directions."""
+        return self.messages_up + self.messages_down + self.messages_peer
 
     @property
     def scalars(self) -> int:
-        """Scalars in both directions."""
-        return self.scalars_up + self.scalars_down
+        """Scalars in all directions."""
+        return self.scalars_up + self.scalars_down + self.scalars_peer
 
     @property
     def messages_up(self) -> int:
@@ -120,6 +136,21 @@ class Ledger:
     def bytes_down(self) -> int:
         """Bytes from server to agents."""
         return self._total("bytes_down")
+
+    @property
+    def messages_peer(self) -> int:
+        """Messages between agents, one for each edge and direction."""
+        return self._total("messages_peer")
+
+    @property
+    def scalars_peer(self) -> int:
+        """Scalars between agents."""
+        return self._total("scalars_peer")
+
+    @property
+    def bytes_peer(self) -> int:
+        """Bytes between agents."""
+        return self._total("bytes_peer")
 
     def copy(self) -> "Ledger":
         """The ledger as it is now."""

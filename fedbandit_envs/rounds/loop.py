@@ -1,6 +1,7 @@
 """The communication-round wrapper: the one loop through which every policy meets an environment."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, agents_of, server_of
+from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide, agents_of, partner_of, server_of
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks, checked_rows
 from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
@@ -22,6 +24,7 @@ from fedbandit_envs.rounds.checkpoints import Checkpoints
 from fedbandit_envs.rounds.checks import (
     check_changes,
     check_faults,
+    check_network,
     check_plays,
     check_same_run,
     checked_environment,
@@ -29,9 +32,9 @@ from fedbandit_envs.rounds.checks import (
 )
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
+from fedbandit_envs.rounds.relay import ViaGraph
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
-from fedbandit_envs.threads import one_thread
 
 
 class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
@@ -56,7 +59,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
             `env` has a wrapper that does not define `pull` itself, because that wrapper must see each step.
         record: keep every message, plan and feedback, and the truth.
-        faults: reports that are lost, or changed, on their way to the server; None: none.
+        faults: reports that are lost, or changed, on their way; None: none.
+        network: who can talk to whom, for policies that talk to peers: what `Network.of` takes. A random network is
+            drawn from the seed of the episode. Other policies do without it.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         stepwise: bool = False,
         record: bool = False,
         faults: Faults | None = None,
+        network: Any = None,
     ):
         bandit = checked_environment(env)
         super().__init__(env)
@@ -76,8 +82,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._blocks = checked_rows(blocks, len(bandit.possible_agents))
         self._stepwise = stepwise or not pulls_throughout(env)
         self._record = record
-        check_faults(faults, len(bandit.possible_agents))
-        self._faults = faults
+        check_faults(faults, policy, len(bandit.possible_agents))
+        check_network(policy, network, len(bandit.possible_agents))
+        self._faults, self._given_network = faults, network
         self._started = False
 
     def reset(
@@ -100,8 +107,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _begin(self) -> None:
         observes = self.policy.observes
         view = self.bandit.view("truth" if observes == "truth" else None)
-        self._view = view
         self.constants = view.constants
+        self.network = self._make_network()  #: who can talk to whom; None: the policy does not talk to peers
+        if self.network is not None:
+            view = replace(view, network=self.network.around(view.agents))
+        self._view = view
         in_order = np.array_equal(self._blocks[0], view.agents)  # one block of all agents
         views = [view] if in_order else [view.rows(rows) for rows in self._blocks]
         self._agents = AgentBlocks([self._agent_side(own) for own in views], self._blocks, self.constants.num_arms)
@@ -126,9 +136,16 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _agent_side(self, view: View) -> AgentSide:
         return agents_of(self.policy, view)
 
+    def _make_network(self) -> Network | None:
+        if partner_of(type(self.policy)) != "peers":
+            return None
+        return Network.of(self._given_network, self.constants.num_agents, self.bandit.episode_seed)
+
     def _make_carrier(self) -> Carrier:
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
         seed = self.bandit.episode_seed
+        if self.network is not None:
+            return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed)
         server = self._server_side(ServerView.of_run(self.constants, seed))
         return ViaServer(server, self.constants, self._faults, seed)
 
@@ -162,7 +179,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             )
 
     def advance(self) -> None:
-        """One turn: the agents plan and pull, report, and the server answers.
+        """One turn: the agents plan and pull, report, and the server or their neighbours answer.
 
         Raises:
             QuorumLost: when too few agents were heard: the round is lost for all, and another call goes on after it.
@@ -263,7 +280,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
         return {
-            "run": run_fingerprint(self.policy, self.constants),
+            "run": run_fingerprint(self.policy, self.constants, self.network),
             "seed": str(self.bandit.episode_seed),
             "steps": self._taken,
             "plans": self.bandit.episode.plans,
@@ -286,8 +303,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if self._record and not state["recorded"]:
             raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
         self.start(seed=int(state["seed"]))
-        what = "the policy, its parameters and the constants of the environment"
-        check_same_run(run_fingerprint(self.policy, self.constants), state.get("run"), what)
+        what = "the policy, its parameters, the constants of the environment and the network"
+        check_same_run(run_fingerprint(self.policy, self.constants, self.network), state.get("run"), what)
         self.bandit.resume(steps=state["steps"], plans=state["plans"])
         self._taken, self._idle = state["steps"], state["idle"]
         self._checkpoints.restore(state["checkpoints"])
@@ -300,36 +317,3 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if self._record:
             turns = state["exchanges"]
             self._exchanges = [Exchange.from_tree(turns[str(turn)]) for turn in range(len(turns))]
-
-
-def play(
-    env: ParallelEnv[str, Observation, int],
-    policy: Policy,
-    *,
-    seed: int | None = None,
-    stepwise: bool = False,
-    record: bool = False,
-    blocks: Sequence[Sequence[int]] | None = None,
-    faults: Faults | None = None,
-) -> History:
-    """Run a policy to the horizon (`max_cycles`) of a new episode.
-
-    Args:
-        env: a HiddenContextBandit, wrapped or not.
-        policy: what plays.
-        seed: the seed of the episode; the same seed gives the same run. None: the next episode of the environment.
-        stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans.
-        record: keep every message, plan and feedback, and the truth, for `audit`.
-        blocks: how the agents are split, as lists of agent numbers; the run is the same however they are.
-        faults: reports that are lost, or changed, on their way to the server; None: none.
-
-    >>> import fedbandit_envs as fb
-    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
-    >>> fb.play(env, fb.make_policy("Uniform"), seed=0).pulls[-1].sum(axis=1)
-    array([200, 200, 200, 200, 200])
-    """
-    rounds = CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=record, faults=faults)
-    with one_thread:
-        rounds.start(seed)
-        rounds.finish()
-        return rounds.history()

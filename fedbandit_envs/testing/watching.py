@@ -200,7 +200,7 @@ class WatchedRounds(CommunicationRounds):
     """
 
     def __init__(self, env: HiddenContextBandit, policy: Policy, watch: Watch, blocks: Blocks | None, apart: bool):
-        super().__init__(env, policy, blocks=blocks, record=True)
+        super().__init__(env, policy, blocks=blocks, record=True, network="ring")
         self._watch, self._apart = watch, apart
 
     def _begin(self) -> None:

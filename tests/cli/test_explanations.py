@@ -51,7 +51,7 @@ def test_a_class_without_source_has_no_comments() -> None:
 def test_list_explains_a_policy_with_the_parameters_of_its_base_class(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "Fed-PECD"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Fed-PECD (contexts may stay hidden)"
+    assert lines[0] == "Fed-PECD (contexts may stay hidden; talks to a server)"
     delta = lines.index("  delta=0.1")
     explanation = field_comments(type(fb.make_policy("Fed-PECD")))["delta"]
     assert "probability" in explanation
@@ -74,14 +74,18 @@ def test_list_refuses_an_unknown_name_with_the_nearest(capsys: pytest.CaptureFix
     assert "did you mean 'Fed-PECD'" in capsys.readouterr().err
 
 
-def test_list_says_what_a_policy_needs_not_what_it_ignores(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_says_what_a_policy_needs_not_what_it_ignores_and_whom_it_talks_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["list", "policies"]) == 0
     text = capsys.readouterr().out
     for line in (
-        "  Local-UCB (contexts may stay hidden)",
-        "  Uniform (contexts may stay hidden)",
-        "  Fed-PE (must be shown the contexts)",
-        "  Oracle (must be shown the true means)",
+        "  Local-UCB (contexts may stay hidden; talks to nobody)",
+        "  Local-Thompson (contexts may stay hidden; talks to nobody)",
+        "  Fed-PE (must be shown the contexts; talks to a server)",
+        "  DisLinUCB (contexts may stay hidden; talks to a server)",
+        "  coop-UCB2 (contexts may stay hidden; talks to peers)",
+        "  Oracle (must be shown the true means; talks to nobody)",
     ):
         assert line in text.splitlines()
 

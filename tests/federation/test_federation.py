@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
+from refusals import assert_refused
 
 from fedbandit_envs import ProtocolError, ServerSide, policy_names
 from fedbandit_envs.federation.client import Client
@@ -15,9 +16,12 @@ from fedbandit_envs.federation.wire import pack
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.protocol.policy import AgentSide, Policy
+from fedbandit_envs.protocol.policy import AgentSide, Policy, partner_of
+from fedbandit_envs.protocol.registry import policy_class
 
-POLICIES = [name for name in policy_names() if not name.startswith("Test-")]
+REGISTERED = [name for name in policy_names() if not name.startswith("Test-")]
+PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers"]
+POLICIES = [name for name in REGISTERED if name not in PEERS]  # the clients of a federation know a server only
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -28,6 +32,13 @@ def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequen
     coordinator = federated(loop)
     assert_same(loop, coordinator, in_process(of))
     assert coordinator.faults == []
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_policy_that_talks_to_peers_is_refused(name: str) -> None:
+    assert_refused(lambda: settings(name), "talks to a server or to nobody", "network='ring'")
+    read = {**settings("Uniform").config(), "policy": name}
+    assert_refused(lambda: Settings.of(read).make_policy(), "talks to a server or to nobody")
 
 
 @pytest.mark.parametrize(

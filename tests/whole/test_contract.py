@@ -18,10 +18,11 @@ M, K, D = 5, 4, 3
 PROBLEM = fb.Synthetic(num_agents=M, num_arms=K, dim=D, context_std=0.1)
 PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE")
 SILENT = ("Local-Thompson", "Local-UCB", "UCB1", "KK-UCB", "Oracle", "Uniform")
-# These deal out arms, or admit agents, by number: other numbers, another run.
-NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round")
+PEERS = ("DDUCB", "Gossip-UCB", "coop-UCB2")
+# These deal out arms, admit agents or draw edges by number: other numbers, another run.
+NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round", "Gossip-UCB")
 
-STEP_BY_STEP = ("Local-UCB", "UCB1", "Pooled-UCB", "KK-UCB", "DisLinUCB")
+STEP_BY_STEP = ("Local-UCB", "UCB1", "Pooled-UCB", "KK-UCB", "DisLinUCB", *PEERS)
 
 POLICIES = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
 every_policy = pytest.mark.parametrize("name", POLICIES)
@@ -44,6 +45,11 @@ def make(name, horizon=None, problem=PROBLEM):
 
 def scripted(name, rewards):
     return ScriptedBandit(PROBLEM, rewards, max_cycles=rewards.shape[2], observe=observed(name))
+
+
+def play(env, name, **how):
+    """A run on a ring, which only policies that talk to peers use."""
+    return fb.play(env, fb.make_policy(name), **{"network": "ring", **how})
 
 
 def flat(tree, prefix=""):
@@ -88,9 +94,20 @@ def entries(message):
     return total
 
 
-@every_policy
+@pytest.mark.parametrize("name", PEERS)
+def test_the_ledger_of_peers_is_what_the_recorded_messages_add_up_to(name):
+    history = play(make(name), name, seed=0, record=True)
+    downs, ledger = [turn.down for turn in history.exchanges if turn.down is not None], history.ledger
+    assert ledger.rounds == len(downs) > 0
+    assert ledger.messages == ledger.messages_peer == 2 * M * len(downs)  # a ring of M has M edges
+    assert ledger.scalars == ledger.scalars_peer == sum(entries(down) for down in downs)
+    assert (ledger.bytes_up, ledger.bytes_down, ledger.bytes_peer) == (0, 0, 8 * ledger.scalars_peer)
+    np.testing.assert_array_equal(ledger.per_round[:, 1:].sum(axis=0), ledger.per_agent.sum(axis=0))
+
+
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - set(PEERS)))
 def test_the_ledger_is_what_the_recorded_messages_add_up_to(name):
-    history = fb.play(make(name), fb.make_policy(name), seed=0, record=True)
+    history = play(make(name), name, seed=0, record=True)
     ups = [turn.up for turn in history.exchanges if turn.up is not None]
     downs = [turn.down for turn in history.exchanges if turn.down is not None]
     ledger = history.ledger
@@ -151,7 +168,9 @@ def test_a_synchronisation_costs_a_request_a_call_and_the_sums_of_all_agents():
     assert (requests[:, 3:] == 0).all()
     assert (requests[: len(uploads), 2] == M).all()
     sums = M * K * (D**2 + D)
-    np.testing.assert_array_equal(uploads[:, 1:], np.tile([M, M, sums, sums, 8 * sums, 8 * sums], (len(uploads), 1)))
+    np.testing.assert_array_equal(
+        uploads[:, 1:], np.tile([M, M, 0, sums, sums, 0, 8 * sums, 8 * sums, 0], (len(uploads), 1))
+    )
 
 
 # --- the horizon -----------------------------------------------------------------------------------------------------
@@ -161,7 +180,7 @@ def test_a_synchronisation_costs_a_request_a_call_and_the_sums_of_all_agents():
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(horizon=st.integers(1, 2 * K) | st.sampled_from([4, 10, 18, 30, 50, 51]) | st.integers(1, 130))
 def test_each_agent_pulls_exactly_as_often_as_the_horizon_says(name, horizon):
-    history = fb.play(make(name, horizon), fb.make_policy(name), seed=horizon, record=True)
+    history = play(make(name, horizon), name, seed=horizon, record=True)
     assert history.steps[-1] == horizon
     assert (history.pulls[-1].sum(axis=1) == horizon).all()
     pulled = sum(turn.feedback.pulls() for turn in history.exchanges)
@@ -189,8 +208,8 @@ SPLITS = ([[0], [1], [2], [3], [4]], [[3, 0, 4], [2], [1]], [[4, 3, 2, 1, 0]], [
 @every_policy
 @pytest.mark.parametrize("blocks", SPLITS, ids=str)
 def test_the_run_is_the_same_bit_for_bit_however_the_agents_are_split(name, blocks):
-    whole = fb.play(make(name), fb.make_policy(name), seed=4, record=True)
-    assert_same_run(whole, fb.play(make(name), fb.make_policy(name), seed=4, record=True, blocks=blocks))
+    whole = play(make(name), name, seed=4, record=True)
+    assert_same_run(whole, play(make(name), name, seed=4, record=True, blocks=blocks))
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - set(NUMBERED)))
@@ -198,10 +217,13 @@ def test_other_numbers_for_the_same_agents_change_nothing_but_rounding(name):
     order = (3, 0, 4, 1, 2)
     rewards = table(M, K, long(name))
     env = PermutedBandit(Permuted(PROBLEM, order), rewards[list(order)], max_cycles=long(name), observe=observed(name))
-    plain = fb.play(scripted(name, rewards), fb.make_policy(name), seed=5, record=True)
-    permuted = fb.play(env, fb.make_policy(name), seed=5, record=True)
+    plain = play(scripted(name, rewards), name, seed=5, record=True)
+    ring = [(order.index(agent), order.index((agent + 1) % M)) for agent in range(M)]
+    permuted = play(env, name, seed=5, record=True, network=ring)
     for one, two in zip(plain.exchanges, permuted.exchanges, strict=True):
         for message, other in ((one.down, two.down), (one.up, two.up)):
+            if name in PEERS:  # neighbours come in the order of their numbers
+                continue
             assert (message is None) == (other is None)
             if message is None:
                 continue
@@ -230,9 +252,7 @@ def test_rewards_of_one_agent_change_no_report_of_another_before_the_next_broadc
     for since in (0, 1, 8, rewards.shape[2] // 16):  # pulls of an arm before its rewards are other ones
         altered = rewards.copy()
         altered[changed, :, since:] += 16
-        runs = [
-            fb.play(scripted(name, script), fb.make_policy(name), seed=6, record=True) for script in (rewards, altered)
-        ]
+        runs = [play(scripted(name, script), name, seed=6, record=True) for script in (rewards, altered)]
         tainted = answered = False
         for one, two in zip(runs[0].exchanges, runs[1].exchanges, strict=False):
             if tainted and two.down is not None:
@@ -262,7 +282,7 @@ def finished(rounds):
 def test_a_run_stopped_after_any_round_and_rebuilt_from_the_disk_is_the_same_run(name, stepwise, tmp_path):
     def rounds(blocks):
         env, policy = make(name, 60 if stepwise or name in STEP_BY_STEP else 2**14), fb.make_policy(name)
-        return fb.CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=True)
+        return fb.CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=True, network="ring")
 
     whole = rounds(None)
     whole.reset(seed=7)
@@ -285,8 +305,8 @@ def test_a_run_stopped_after_any_round_and_rebuilt_from_the_disk_is_the_same_run
 @every_policy
 def test_stepping_and_bulk_decide_the_same_on_the_same_rewards(name):
     rewards = table(M, K, 110, seed=3)
-    bulk = fb.play(scripted(name, rewards), fb.make_policy(name), seed=8, record=True)
-    stepped = fb.play(scripted(name, rewards), fb.make_policy(name), seed=8, record=True, stepwise=True)
+    bulk = play(scripted(name, rewards), name, seed=8, record=True)
+    stepped = play(scripted(name, rewards), name, seed=8, record=True, stepwise=True)
     assert_same_run(bulk, stepped)
 
 
@@ -295,12 +315,11 @@ def test_stepping_and_bulk_have_the_same_mean_regret_and_reward(name):
     # Differences of 40 runs on the same instances: |z| > 5 has a false-alarm rate of 6e-7 for a normal mean, and the
     # seeds are fixed. It sees rewards that are off by a third of the noise.
     problem = fb.Synthetic(num_agents=2, num_arms=3, dim=2, context_std=0.1, noise_std=0.3)
-    policy = fb.make_policy(name)
 
     def means(stepwise):
         env, found = make(name, 40, problem), []
         for seed in range(40):
-            history = fb.play(env, policy, seed=seed, stepwise=stepwise, record=True)
+            history = play(env, name, seed=seed, stepwise=stepwise, record=True)
             reward = sum(turn.feedback.sums().sum() for turn in history.exchanges)
             found.append((history.mean_regret()[-1], reward))
         return np.array(found)

@@ -1,0 +1,79 @@
+"""Running consensus between neighbours: coop-UCB2 (Landgren, Srivastava, Leonard)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedbandit_baselines.peer_agents import PeerAgents
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.ties import first_largest
+from fedbandit_envs.validation import check_fields, checked, real_number
+
+_FEWEST = 1e-9  # false reports can bring estimates of pulls, which begin at 1, below this; they then count as this
+
+
+@dataclass(frozen=True)
+class CoopUCB2(Policy):
+    """Agents average what they know about each arm with their neighbours at each step, and play an upper bound of it.
+
+    Each agent keeps an estimate nhat of the pulls of an arm per agent, and shat of the sum of their rewards. After each
+    step both are replaced by a weighted mean over the agent and its neighbours (running consensus). An agent plays the
+    arm with the largest shat/nhat + sigma sqrt(2 gamma (nhat + f) / (M nhat) ln t / nhat), f = sqrt(ln t), after t
+    steps. What the start brought, each arm once, is averaged like any step.
+    Use it where all agents have the same arms and no server exists: the group then learns nearly as one agent with all
+    pulls. Each step sends 2 K numbers over each edge in each direction.
+    Reference: Landgren, Srivastava and Leonard, Distributed cooperative decision-making in multiarmed bandits, CDC
+    2016. The mixing matrix is I - Laplacian / (d_max + 1), with which the paper's own numbers come out.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("coop-UCB2"), seed=0, network="ring")
+    >>> history.ledger.scalars_peer  # 2 K for each of 10 directed edges, each time but after the last step
+    38000
+    """
+
+    talks_to: ClassVar[str] = "peers"
+
+    gamma: float = checked(1.01, real_number, above=1)  #: the exponent of the confidence, above 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def agents(self, view: View) -> "CoopUCB2Agents":
+        """Agents that average with their neighbours."""
+        return CoopUCB2Agents(self, view)
+
+
+class CoopUCB2Agents(PeerAgents):
+    """Agents of coop-UCB2."""
+
+    def __init__(self, policy: CoopUCB2, view: View):
+        super().__init__(view)
+        self.policy = policy
+        self.totals: FloatArray = np.zeros((len(view.agents), 2 * view.constants.num_arms))  # nhat, then shat
+
+    def begin(self, pulls: IntArray, sums: FloatArray) -> Message:
+        """The start is learnt like any step."""
+        return self.learn(pulls, sums)
+
+    def choose(self) -> IntArray:
+        """The arm with the largest index; ties go to the first arm."""
+        constants, log = self.view.constants, math.log(self.steps)
+        counts, sums = np.split(self.totals, 2, axis=1)
+        counts = np.maximum(counts, _FEWEST)
+        spread = 2 * self.policy.gamma * log * (counts + math.sqrt(log)) / (constants.num_agents * counts**2)
+        return first_largest(sums / counts + constants.noise_std * np.sqrt(spread))
+
+    def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
+        """Add the step to the totals, and send them."""
+        self.totals += np.concatenate([pulls, sums], axis=1)
+        return Message("totals", {"totals": self.totals}, self.view.agents)
+
+    def hear(self, down: Message | None) -> None:
+        """Average the totals with those of the neighbours."""
+        self.totals = self.network.mixed(self.totals, *self.received(down, "totals", self.totals))

@@ -1,0 +1,82 @@
+"""What agents that talk to their neighbours at each step have in common."""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.network import Neighbourhood
+from fedbandit_envs.protocol.plans import Feedback, Plan
+from fedbandit_envs.protocol.policy import AgentSide
+
+
+class PeerAgents(AgentSide):
+    """Agents that pull each arm once, and then choose, learn, speak and hear at each step.
+
+    Args:
+        view: what the agents know, the network included.
+    """
+
+    def __init__(self, view: View):
+        self.view = view
+        self.steps = 0  # the steps that were taken
+        self.spoke = False  # whether something was sent that has not been answered yet
+
+    @property
+    def network(self) -> Neighbourhood:
+        """The neighbours of the agents."""
+        assert self.view.network is not None  # a run of a policy that talks to peers always has a network
+        return self.view.network
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """Each arm once at the start; then one step with the chosen arms, after hearing the neighbours."""
+        n, num_arms = self.view.psi.shape[:2]
+        if not self.steps:
+            return Plan.explore_each(1, n, num_arms)
+        if self.spoke:
+            self.hear(down)
+            self.spoke = False
+        return Plan.play(self.choose(), num_arms)
+
+    def report(self, feedback: Feedback) -> Message | None:
+        """Learn from what was pulled, and tell the neighbours."""
+        pulls, sums = feedback.pulls(), feedback.sums()
+        if not self.steps:
+            self.steps = self.view.constants.num_arms
+            message = self.begin(pulls, sums)
+        else:
+            self.steps += 1
+            message = self.learn(pulls, sums)
+        self.spoke = message is not None
+        return message
+
+    def received(self, down: Message | None, name: str, own: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """The rows (n, D, k) of the neighbours, and which of them arrived, (n, D); a lost round brings none.
+
+        Args:
+            down: what arrived; None: nothing.
+            name: the name of the array.
+            own: (n, k) the agents' own rows.
+        """
+        if down is not None:
+            return down[name], down.present[name]
+        arrived = np.zeros((len(own), self.network.largest_degree), dtype=bool)
+        return np.zeros((*arrived.shape, own.shape[1])), arrived
+
+    @abstractmethod
+    def begin(self, pulls: IntArray, sums: FloatArray) -> Message | None:
+        """Learn from the first plan, its pulls (n, K) and the sums (n, K) of its rewards; return what to tell."""
+
+    @abstractmethod
+    def choose(self) -> IntArray:
+        """The arms (n,) of the next step."""
+
+    @abstractmethod
+    def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
+        """Learn from a step, its pulls (n, K) and the sums (n, K) of its rewards; return what to tell neighbours."""
+
+    @abstractmethod
+    def hear(self, down: Message | None) -> None:
+        """Learn from what the neighbours sent; None: the round was lost for all."""

@@ -1,0 +1,275 @@
+"""Who can talk to whom: an undirected graph of agents, and what an agent knows about it."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, read_only
+from fedbandit_envs.protocol.graphs import named_edges, pieces
+from fedbandit_envs.seeding import Stream, generator
+from fedbandit_envs.validation import whole_number
+
+_DENSE = 1000  # up to so many agents all eigenvalues are computed
+_MOST_PADDING = 10**6  # entries of a table of neighbours that may be mostly empty
+
+
+class Network:
+    """A graph of agents: edges that are undirected, connected, and neither loops nor double.
+
+    Give one to `play(..., network=...)`, or what `Network.of` makes one from. Agents count from 0.
+
+    Args:
+        edges: pairs of agents, (E, 2); the same edge may be named more than once.
+        num_agents: the number of agents, M.
+
+    >>> network = Network([(0, 1), (1, 2)], num_agents=3)
+    >>> network.degrees, network.neighbours
+    (array([1, 2, 1]), array([[1, 0],
+           [0, 2],
+           [1, 0]]))
+    >>> network.present
+    array([[ True, False],
+           [ True,  True],
+           [ True, False]])
+    """
+
+    def __init__(self, edges: Any, num_agents: int):
+        self.num_agents = whole_number("num_agents", num_agents, at_least=1)
+        self.edges: IntArray = read_only(_checked_edges(edges, self.num_agents))  #: (E, 2) each edge once, in order
+        #: (M,) the number of neighbours of each agent
+        self.degrees: IntArray = read_only(np.bincount(self.edges.ravel(), minlength=self.num_agents))
+        self.largest_degree = int(self.degrees.max())  #: D, the largest number of neighbours
+        self._check_padding()
+        both = np.concatenate([self.edges, self.edges[:, ::-1]])
+        order = np.lexsort((both[:, 1], both[:, 0]))
+        owner, other = both[order].T
+        starts = np.concatenate([[0], self.degrees.cumsum()[:-1]])
+        slot = np.arange(len(owner)) - starts[owner]
+        neighbours = np.zeros((self.num_agents, self.largest_degree), dtype=np.int64)
+        present = np.zeros(neighbours.shape, dtype=bool)
+        neighbours[owner, slot], present[owner, slot] = other, True
+        self.neighbours: IntArray = read_only(neighbours)  #: (M, D) in rising order, filled up with 0
+        self.present: BoolArray = read_only(present)  #: (M, D) which entries of `neighbours` are neighbours
+        slots = np.empty(len(both), dtype=np.int64)
+        slots[order] = slot
+        #: (E, 2) the columns of `neighbours` in which the two ends of an edge have each other
+        self.slots: IntArray = read_only(slots.reshape(2, -1).T.copy())
+
+    def __repr__(self) -> str:
+        return f"Network({self.num_agents} agents, {len(self.edges)} edges)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Network) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def _check_padding(self) -> None:
+        padded = self.num_agents * self.largest_degree
+        if padded > max(_MOST_PADDING, 32 * len(self.edges)):
+            raise ValueError(
+                f"network: expected degrees that are more alike, got one of {self.largest_degree} among "
+                f"{len(self.edges)} edges of {self.num_agents} agents; tables have a column for each neighbour"
+            )
+
+    @classmethod
+    def of(cls, value: Any, num_agents: int, seed: int = 0) -> "Network":
+        """The network that `value` stands for, if it has `num_agents` agents.
+
+        Args:
+            value: a Network; a name; edges (E, 2); an adjacency matrix (M, M) that is symmetric; or a networkx graph,
+                whose nodes become the agents in their order. Names are "ring", "path", "star", "complete", "grid" (or
+                "grid:4x5"), "erdos-renyi:P" with the probability of an edge and "random-regular:D" with the degree.
+            num_agents: the number of agents, M.
+            seed: what a random graph is drawn from.
+
+        >>> Network.of("grid:2x3", 6), Network.of([[0, 1, 0], [1, 0, 1], [0, 1, 0]], 3)
+        (Network(6 agents, 7 edges), Network(3 agents, 2 edges))
+        """
+        if isinstance(value, Network):
+            network = value
+        elif isinstance(value, str):
+            edges = named_edges(value, num_agents, lambda attempt: generator(seed, Stream.NETWORK, attempt))
+            network = cls(edges, num_agents)
+        elif hasattr(value, "is_directed") and hasattr(value, "nodes"):
+            network = _of_graph(value)
+        else:
+            array = _plain_array(value)
+            square = array.ndim == 2 and array.shape[0] == array.shape[1] != 2
+            network = _of_adjacency(array) if square else cls(array, num_agents)
+        if network.num_agents != num_agents:
+            raise ValueError(f"network: expected one of {num_agents} agents, got one of {network.num_agents}")
+        return network
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the graph."""
+        return hashlib.sha256(f"{self.num_agents} {self.edges.tolist()}".encode()).hexdigest()
+
+    @cached_property
+    def second_eigenvalue(self) -> float:
+        """The second largest absolute eigenvalue of the mixing matrix P = I - Laplacian / (D + 1).
+
+        It says how fast averages spread over the network: 0 on a complete graph, near 1 on a long ring.
+
+        >>> round(Network.of("ring", 20).second_eigenvalue, 5), Network.of("complete", 5).second_eigenvalue
+        (0.96737, 0.0)
+        """
+        if self.num_agents == 1:
+            return 0.0
+        own = 1 - self.degrees / (self.largest_degree + 1)
+        i, j = self.edges.T
+        if self.num_agents <= _DENSE:
+            mixing = np.diag(own)
+            mixing[i, j] = mixing[j, i] = 1 / (self.largest_degree + 1)
+            values = np.sort(np.abs(np.linalg.eigvalsh(mixing)))
+        else:
+            values = np.sort(np.abs(self._extreme_eigenvalues(own)))
+        second = float(values[-2])
+        return second if second > 1e-12 else 0.0  # rounding
+
+    def _extreme_eigenvalues(self, own: FloatArray) -> FloatArray:
+        from scipy.sparse import coo_array, diags_array  # slow to import
+        from scipy.sparse.linalg import eigsh
+
+        i, j = self.edges.T
+        weights = np.full(2 * len(i), 1 / (self.largest_degree + 1))
+        links = coo_array((weights, (np.concatenate([i, j]), np.concatenate([j, i]))), shape=2 * (self.num_agents,))
+        start = np.random.default_rng(0).standard_normal(self.num_agents)
+        found: FloatArray = eigsh((links + diags_array(own)).tocsr(), k=2, v0=start, return_eigenvectors=False)
+        return found
+
+    def around(self, agents: IntArray) -> "Neighbourhood":
+        """What these agents know about the network."""
+        return Neighbourhood(self, agents)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """What a block of n agents knows about the network: `view.network` of a policy that talks to peers.
+
+    A message that arrives has an axis of D columns after that of the agents: column c of agent i holds what its
+    neighbour `neighbours[i, c]` sent, where the mask in `present` says that it arrived.
+
+    >>> view = Network.of("path", 3).around(np.array([0, 1]))
+    >>> view.neighbour_degrees
+    array([[2, 0],
+           [1, 1]])
+    """
+
+    graph: Network  #: the whole graph, of which policies use the public numbers only
+    agents: IntArray  #: (n,) the numbers of the agents
+
+    @property
+    def neighbours(self) -> IntArray:
+        """(n, D) the neighbours of each agent, filled up with 0."""
+        return self.graph.neighbours[self.agents]
+
+    @property
+    def present(self) -> BoolArray:
+        """(n, D) which entries of `neighbours` are neighbours."""
+        return self.graph.present[self.agents]
+
+    @property
+    def degrees(self) -> IntArray:
+        """(n,) the number of neighbours of each agent."""
+        return self.graph.degrees[self.agents]
+
+    @property
+    def neighbour_degrees(self) -> IntArray:
+        """(n, D) the number of neighbours of each neighbour, 0 where there is none."""
+        return np.where(self.present, self.graph.degrees[self.neighbours], 0)
+
+    @property
+    def largest_degree(self) -> int:
+        """D, the largest number of neighbours in the whole network, a public number."""
+        return self.graph.largest_degree
+
+    @property
+    def second_eigenvalue(self) -> float:
+        """The second largest absolute eigenvalue of the mixing matrix, a public number."""
+        return self.graph.second_eigenvalue
+
+    def rows(self, index: IntArray) -> "Neighbourhood":
+        """The part of some of these agents."""
+        return Neighbourhood(self.graph, self.agents[index])
+
+    def mixed(self, own: FloatArray, received: FloatArray, arrived: BoolArray) -> FloatArray:
+        """One step of averaging with the mixing matrix P = I - Laplacian / (D + 1).
+
+        What did not arrive leaves its weight with the agent's own row. The sum over all agents stays the same, also
+        when edges fail, because an edge that fails does so in both directions.
+
+        Args:
+            own: (n, k) the agents' own rows, as they sent them.
+            received: (n, D, k) the rows of the neighbours.
+            arrived: (n, D) which of them arrived.
+
+        >>> view = Network.of("path", 3).around(np.array([0]))
+        >>> view.mixed(np.array([[3.0]]), np.array([[[6.0], [0.0]]]), np.array([[True, False]]))
+        array([[4.]])
+        """
+        weight = 1 / (self.largest_degree + 1)
+        kept = 1 - weight * np.add.reduce(arrived, axis=1)
+        return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", arrived.astype(np.float64), received)
+
+
+def _plain_array(value: Any) -> Any:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf":
+            return array
+    except ValueError:
+        pass
+    raise ValueError(
+        f"network: expected a name such as 'ring', pairs of agents, an adjacency matrix, a Network or a networkx "
+        f"graph, got {value!r:.80}"
+    )
+
+
+def _of_graph(graph: Any) -> Network:
+    """The network of a networkx graph; its nodes are numbered in their order."""
+    if graph.is_directed():
+        raise ValueError("network: expected an undirected graph, got a directed one; use graph.to_undirected()")
+    number = {node: place for place, node in enumerate(graph.nodes)}
+    return Network([(number[one], number[other]) for one, other, *_ in graph.edges], len(number))
+
+
+def _of_adjacency(matrix: Any) -> Network:
+    """The network of an adjacency matrix (M, M); entries that are not 0 are edges."""
+    links = matrix != 0
+    if not np.array_equal(links, links.T):
+        one, other = np.argwhere(links & ~links.T)[0]
+        raise ValueError(
+            f"network: expected a symmetric matrix, since edges carry both ways, got {one} -> {other} without "
+            f"{other} -> {one}; use matrix | matrix.T"
+        )
+    return Network(np.argwhere(np.triu(links)), len(links))
+
+
+def _checked_edges(edges: Any, num_agents: int) -> IntArray:
+    """Each edge once, the smaller agent first, in rising order."""
+    array = _plain_array(edges)
+    if not array.size:
+        array = np.zeros((0, 2), dtype=np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"network: expected pairs of agents (E, 2), got {array.dtype} of shape {array.shape}")
+    if array.size and not 0 <= array.min() <= array.max() < num_agents:
+        raise ValueError(
+            f"network: expected agents from 0 to {num_agents - 1}, got {array.min()} to {array.max()}; agents count "
+            "from 0"
+        )
+    loops = array[array[:, 0] == array[:, 1], 0]
+    if len(loops):
+        raise ValueError(f"network: expected edges between different agents, got one from {loops[0]} to itself")
+    found: IntArray = np.unique(np.sort(array.astype(np.int64), axis=1), axis=0)
+    number, piece = pieces(found, num_agents)
+    if number > 1:
+        raise ValueError(
+            f"network: expected a connected graph, got {number} pieces: nothing leads from agent 0 to agent "
+            f"{np.flatnonzero(piece != piece[0])[0]}; add edges"
+        )
+    return found

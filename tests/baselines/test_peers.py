@@ -1,0 +1,224 @@
+"""Policies that talk to peers: hand cases, conservation laws, the slow oracle, and every way to play a run."""
+
+import numpy as np
+import pytest
+from peers import CoopOracle, DDUCBOracle, common_arms, decisions
+
+import fedbandit_envs as fb
+from fedbandit_baselines.coop_ucb import CoopUCB2, CoopUCB2Agents
+from fedbandit_baselines.dd_ucb import DDUCB, chebyshev_factors
+from fedbandit_baselines.gossip_ucb import GossipUCB
+
+NETWORKS = ["ring", "star", "path", "erdos-renyi:0.4", "complete"]
+POLICIES = [CoopUCB2(), DDUCB(), GossipUCB(scale=0.1)]
+MEANS = [0.9, 0.6, 0.3, 0.5]
+FAULTS = [None, fb.Faults(edge_dropout=0.3, dropout=0.1)]
+
+
+def rounds_of(policy, network, faults=None, agents=7, horizon=150, **how):
+    rounds = fb.CommunicationRounds(common_arms(MEANS, agents, horizon), policy, network=network, faults=faults, **how)
+    rounds.start(seed=4)
+    return rounds
+
+
+def every_step(rounds):
+    """The agents after each step but the last, once they have heard their neighbours, and the steps taken."""
+    (side,) = rounds.sides
+    while True:
+        rounds.advance()
+        if rounds.done:
+            return
+        if side.spoke:  # hear now what the next plan would hear first
+            side.hear(rounds._pending)
+            side.spoke = False
+        yield side, rounds._taken
+
+
+def test_one_step_of_coop_ucb2_on_a_path_of_three_by_hand():
+    env = common_arms([0.0, 0.0], 3, 10)
+    env.reset(seed=0)
+    view = fb.CommunicationRounds(env, CoopUCB2(), network="path")
+    view.start(0)
+    agents = CoopUCB2Agents(CoopUCB2(), view._view)
+    agents.begin(np.ones((3, 2), dtype=np.int64), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
+    hits = np.array([[1, 0], [0, 1], [1, 0]])
+    sent = agents.learn(hits, hits * np.array([[2.0], [1.0], [4.0]]))
+    agents.hear(view.carrier.exchange([sent], 3).down)
+    counts, sums = np.split(agents.totals, 2, axis=1)
+    np.testing.assert_allclose(counts, np.tile([5 / 3, 4 / 3], (3, 1)), rtol=1e-15)
+    np.testing.assert_allclose(sums, [[2, 1 / 3], [7 / 3, 4 / 3], [8 / 3, 7 / 3]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=["no faults", "faults"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_coop_ucb2_keeps_the_sum_of_all_pulls_and_rewards_at_every_step(network, faults):
+    rounds, rewards = rounds_of(CoopUCB2(), network, faults, record=True), 0.0
+    for side, taken in every_step(rounds):
+        rewards = sum(exchange.feedback.sums().sum() for exchange in rounds._exchanges)
+        counts, sums = np.split(side.totals, 2, axis=1)
+        assert counts.sum() == pytest.approx(7 * taken, rel=1e-12)
+        assert sums.sum() == pytest.approx(rewards, abs=1e-9)
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=["no faults", "faults"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_dducb_keeps_the_sum_of_all_pulls_at_every_step(network, faults):
+    for side, taken in every_step(rounds_of(DDUCB(), network, faults)):
+        held = (side.settled + side.mixing + side.fresh)[:, : len(MEANS)]
+        assert held.sum() == pytest.approx(7 * taken, rel=1e-10)
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=["no faults", "faults"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_gossip_ucb_keeps_the_sum_of_all_sample_means_at_every_step(network, faults):
+    for side, _ in every_step(rounds_of(GossipUCB(), network, faults)):
+        np.testing.assert_allclose(side.means.sum(axis=0), side.sample_means().sum(axis=0), atol=1e-10)
+
+
+def test_gossip_ucb_knows_the_most_pulls_as_late_as_they_are_far_away():
+    network = fb.Network.of("path", 5)
+    distance = np.abs(np.arange(5)[:, None] - np.arange(5))
+    pulls = []  # of all agents after each step
+    for side, _ in every_step(rounds_of(GossipUCB(scale=0.1), network, agents=5)):
+        pulls.append(side.pulls.copy())
+        if len(pulls) > 1:  # ntilde_i(t + 1) = max_j n_j(t - d(j, i)); before the start the pulls of the start count
+            late = np.array([[pulls[max(0, len(pulls) - 1 - d)][j] for j, d in enumerate(row)] for row in distance])
+            np.testing.assert_array_equal(side.most, late.max(axis=1))
+
+
+def test_accelerated_gossip_on_the_ring_of_20_is_as_accurate_as_published():
+    network = fb.Network.of("ring", 20)
+    stage = DDUCB().stage(20, network.second_eigenvalue)
+    view, rows = network.around(np.arange(20)), np.eye(20)[:, :1]
+    before, plain = np.zeros_like(rows), rows
+    for step in range(stage):
+        ahead, back = chebyshev_factors(step, network.second_eigenvalue)
+        mixed = view.mixed(rows, rows[network.neighbours], network.present)
+        rows, before = ahead * mixed - back * before, rows
+        plain = view.mixed(plain, plain[network.neighbours], network.present)
+    assert stage == 27
+    assert np.abs(rows - 1 / 20).max() == pytest.approx(8.6e-4, rel=0.02)
+    assert np.abs(plain - 1 / 20).max() == pytest.approx(4.3e-2, rel=0.02)
+    assert rows.sum() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(("agents", "stage"), [(100, 164), (200, 355)])
+def test_stages_on_long_cycles_are_as_long_as_published(agents, stage):
+    assert DDUCB().stage(agents, fb.Network.of("ring", agents).second_eigenvalue) == stage
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("policy", [CoopUCB2(gamma=1.5), DDUCB(eta=1.5)], ids=["coop-UCB2", "DDUCB"])
+def test_decisions_are_those_of_the_slow_oracle(policy, network):
+    env = common_arms(MEANS, 6, 300, noise_std=0.5)
+    rounds = fb.CommunicationRounds(env, policy, network=network, record=True)
+    rounds.start(seed=1)
+    rounds.finish()
+    if isinstance(policy, CoopUCB2):
+        oracle = CoopOracle(rounds.network, len(MEANS), 0.5, policy.gamma)
+    else:
+        oracle = DDUCBOracle(rounds.network, len(MEANS), 0.5, policy.eta)
+    chosen, first, rewards = decisions(rounds.history())
+    oracle.begin(first)
+    for step, (arms, paid) in enumerate(zip(chosen, rewards, strict=True)):
+        assert arms.tolist() == oracle.choose(t=len(MEANS) + step)
+        oracle.learn(arms, paid)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["coop-UCB2", "DDUCB", "Gossip-UCB"])
+@pytest.mark.parametrize("faults", FAULTS, ids=["no faults", "faults"])
+def test_a_run_is_the_same_in_any_blocks_and_after_any_stop(policy, faults):
+    def bytes_of(history):
+        parts = (history.pulls, history.ledger.per_agent, history.ledger.per_round)
+        return [part.tobytes() for part in parts], history.faults
+
+    whole = rounds_of(policy, "erdos-renyi:0.4", faults)
+    whole.finish()
+    expected = bytes_of(whole.history())
+    for blocks in ([[i] for i in range(7)], [[6, 2, 0], [1, 5], [4, 3]]):
+        rounds = rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
+        while not rounds.done:
+            rounds.advance()
+            if rounds._taken in (20, 21, 90):
+                state, rounds = rounds.snapshot(), rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
+                rounds.restore(state)
+        assert bytes_of(rounds.history()) == expected
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["coop-UCB2", "DDUCB", "Gossip-UCB"])
+def test_a_run_step_by_step_is_a_run(policy):
+    rounds = rounds_of(policy, "ring", stepwise=True)
+    rounds.finish()
+    assert rounds.history().pulls[-1].sum(axis=1).tolist() == [150] * 7
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["coop-UCB2", "DDUCB", "Gossip-UCB"])
+def test_peer_policies_keep_the_contract(policy):
+    assert "no fault found" in fb.testing.check_policy(policy)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_ledger_counts_what_the_formulas_say(network):
+    K = len(MEANS)
+    for policy in POLICIES:
+        rounds = rounds_of(policy, network)
+        rounds.finish()
+        # Nothing is said after the last step; only coop-UCB2 speaks about the start.
+        speaking = 150 - K - (not isinstance(policy, CoopUCB2))
+        ledger, edges = rounds.history().ledger, len(rounds.network.edges)
+        each = K * (2 * edges + 2) if isinstance(policy, GossipUCB) else 2 * K * 2 * edges
+        assert (ledger.scalars_peer, ledger.scalars, ledger.rounds) == (each * speaking, each * speaking, speaking)
+        assert ledger.messages == ledger.messages_peer == 2 * edges * speaking
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["coop-UCB2", "DDUCB", "Gossip-UCB"])
+def test_one_agent_and_one_arm_are_enough(policy):
+    env = fb.make("fedbandit/Linear-v0", theta=np.ones((1, 1)), features=np.ones((1, 1, 1)), max_cycles=20)
+    assert fb.play(env, policy, seed=0, network="ring").ledger.scalars == 0
+
+
+def test_an_arm_that_lags_behind_is_pulled():
+    policy = GossipUCB(scale=1e-6)  # greedy but for the arms that lag behind
+    history = fb.play(common_arms([0.5, 0.4], 3, 400, noise_std=0.3), policy, seed=2, network="complete")
+    pulls = history.pulls[-1]
+    assert (pulls.max(axis=0) - pulls <= 3 + 3).all()  # at most M behind, and a few steps late
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("network", "coop", "bold", "staged"),
+    [
+        ("ring", 1166, 2391, 3244),
+        ("complete", 1201, 2376, 2930),
+        ("star", 1260, 2440, 3411),
+        ("grid:4x5", 1213, 2408, 3310),
+    ],
+)
+def test_twenty_agents_pay_what_they_paid_in_the_reference_programs(network, coop, bold, staged):
+    """The reference programs met the rewards of the same three seeds, so their means come out to the rounding."""
+    env = common_arms([1.0] + 16 * [0.8], 20, 4000)
+    for policy, published in ((CoopUCB2(), coop), (CoopUCB2(gamma=2.0), bold), (DDUCB(), staged)):
+        runs = [fb.play(env, policy, seed=seed, network=network).total_regret()[-1] for seed in range(3)]
+        assert round(np.mean(runs)) == published
+    alone = fb.play(env, fb.make_policy("Local-UCB"), seed=0).total_regret()[-1]
+    assert max(coop, bold, staged) < alone / 3
+
+
+@pytest.mark.slow
+def test_the_group_regret_of_gossip_ucb_is_logarithmic_where_that_of_agents_alone_is_linear():
+    """Seeds are fixed. A doubling of T costs as much as the one before if regret is logarithmic, twice if linear."""
+    means = np.array([[1.0, 0.1, 0.8], [0.1, 1.0, 0.8], [0.2, 0.1, 0.8]])  # the last arm is best on average
+    gaps = means.mean(axis=0).max() - means.mean(axis=0)
+    env = fb.make(
+        "fedbandit/Linear-v0", theta=np.ones((3, 1)), features=means[..., None], noise_std=0.5, max_cycles=16_000
+    )
+
+    def doublings(policy):
+        runs = [fb.play(env, policy, seed=seed, network="complete") for seed in range(2)]
+        times = np.searchsorted(runs[0].steps, [4000, 8000, 16_000])
+        return np.diff(np.mean([(run.pulls * gaps).sum(axis=2).mean(axis=1)[times] for run in runs], axis=0))
+
+    early, late = doublings(GossipUCB())
+    assert 0 < late < 1.4 * early
+    early, late = doublings(fb.make_policy("Local-UCB"))
+    assert late == pytest.approx(2 * early, rel=0.05)

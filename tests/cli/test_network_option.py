@@ -1,0 +1,42 @@
+"""The option --network: what it plays, what it prints, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbandit_envs.cli.main import main
+
+QUICK = ["--env", "Synthetic", "--set", "num_agents=4", "--set", "num_arms=3", "--set", "max_cycles=20"]
+QUICK += ["--trials", "2"]
+
+
+def table_of(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The first row of the table that was printed, by column: the last five, which are never empty."""
+    names, row = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
+    return dict(zip(names[-5:], row[-5:], strict=True))
+
+
+def test_peers_on_a_network_are_played_and_the_table_says_what_crossed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", *QUICK, "--executor", "serial", "--out", str(tmp_path / "out")]
+    assert main([*command, "--policy", "coop-UCB2", "--network", "path"]) == 0
+    found = table_of(capsys)
+    assert (found["scalars_up"], found["scalars_peer"]) == ("0", str(2 * 3 * 2 * 3 * 17))
+
+
+def test_tables_without_peers_have_no_column_for_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *QUICK, "--executor", "serial", "--out", str(tmp_path), "--policy", "Fed-PECD"]) == 0
+    found = table_of(capsys)
+    assert "scalars_up" in found
+    assert "scalars_peer" not in found
+
+
+def test_an_audit_plays_on_the_network(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK, "--policy", "DDUCB", "--network", "ring"]) == 0
+    assert "scalars between peers" in capsys.readouterr().out
+
+
+def test_peers_without_a_network_are_refused_with_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *QUICK, "--policy", "Gossip-UCB", "--executor", "serial", "--dry-run"]) == 2
+    assert "--network" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Networks: what they are made from, what they know, and what is refused."""
+
+import numpy as np
+import pytest
+
+import fedbandit_envs as fb
+from fedbandit_envs.protocol.graphs import GRAPHS
+
+
+def mixing_matrix(network):
+    """P = I - Laplacian / (D + 1), from the edges alone."""
+    adjacency = np.zeros((network.num_agents, network.num_agents))
+    for one, other in network.edges:
+        adjacency[one, other] = adjacency[other, one] = 1
+    return np.eye(len(adjacency)) - (np.diag(adjacency.sum(axis=1)) - adjacency) / (adjacency.sum(axis=1).max() + 1)
+
+
+def test_the_same_path_from_a_name_from_edges_from_a_matrix_and_from_a_graph():
+    class Graph:  # what is used of networkx
+        nodes, edges = ("a", "b", "c"), (("a", "b"), ("b", "c"))
+
+        def is_directed(self):
+            return False
+
+    matrix = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    made = [fb.Network.of(value, 3) for value in ("path", [(0, 1), (2, 1), (1, 2)], matrix, Graph())]
+    assert all(network == made[0] for network in made)
+    assert made[0].edges.tolist() == [[0, 1], [1, 2]]
+
+
+def test_a_networkx_graph_becomes_a_network():
+    networkx = pytest.importorskip("networkx")
+    assert fb.Network.of(networkx.cycle_graph(6), 6) == fb.Network.of("ring", 6)
+    with pytest.raises(ValueError, match="undirected graph, got a directed one"):
+        fb.Network.of(networkx.DiGraph([(0, 1)]), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "agents", "degrees"),
+    [
+        ("ring", 5, [2, 2, 2, 2, 2]),
+        ("path", 4, [1, 2, 2, 1]),
+        ("star", 4, [3, 1, 1, 1]),
+        ("complete", 4, [3, 3, 3, 3]),
+        ("grid", 6, [2, 3, 2, 2, 3, 2]),
+        ("grid:1x3", 3, [1, 2, 1]),
+        ("random-regular:3", 8, [3] * 8),
+        ("erdos-renyi:1", 4, [3, 3, 3, 3]),
+    ],
+)
+def test_named_graphs_have_the_degrees_of_their_name(name, agents, degrees):
+    assert fb.Network.of(name, agents).degrees.tolist() == degrees
+
+
+@pytest.mark.parametrize("name", ["erdos-renyi:0.2", "random-regular:4", "erdos-renyi"])
+def test_a_random_graph_repeats_with_its_seed_and_differs_with_another(name):
+    first = fb.Network.of(name, 30, seed=1)
+    assert first == fb.Network.of(name, 30, seed=1)
+    assert first != fb.Network.of(name, 30, seed=2)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_agent_finds_its_neighbours_and_they_find_it(name):
+    network = fb.Network.of(name, 12, seed=3)
+    links = {(i, int(j)) for i in range(12) for j in network.neighbours[i][network.present[i]]}
+    assert links == {(j, i) for i, j in links}
+    assert len(links) == 2 * len(network.edges)
+    for (one, other), (slot, back) in zip(network.edges, network.slots, strict=True):
+        assert (network.neighbours[one, slot], network.neighbours[other, back]) == (other, one)
+
+
+@pytest.mark.parametrize("name", ["ring", "star", "path", "erdos-renyi:0.4"])
+def test_mixing_is_the_product_with_the_mixing_matrix(name):
+    network = fb.Network.of(name, 7, seed=0)
+    rows = np.random.default_rng(0).normal(size=(7, 3))
+    view = network.around(np.arange(7))
+    mixed = view.mixed(rows, rows[network.neighbours], network.present)
+    np.testing.assert_allclose(mixed, mixing_matrix(network) @ rows, atol=1e-14)
+    values = np.sort(np.abs(np.linalg.eigvalsh(mixing_matrix(network))))
+    assert network.second_eigenvalue == pytest.approx(values[-2], abs=1e-12)
+
+
+def test_a_large_network_has_the_same_second_eigenvalue_as_by_formula():
+    assert fb.Network.of("ring", 1200).second_eigenvalue == pytest.approx((1 + 2 * np.cos(2 * np.pi / 1200)) / 3, 1e-9)
+
+
+def test_one_agent_is_a_network_without_edges():
+    network = fb.Network.of("ring", 1)
+    assert (network.largest_degree, network.second_eigenvalue, len(network.edges)) == (0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("rings", "did you mean 'ring'"),
+        ("ring:3", "without a parameter"),
+        ("grid:2x3", "grid:ROWSxCOLUMNS of 5 agents"),
+        ("grid", "a prime number"),
+        ("erdos-renyi:2", "with a probability P"),
+        ("erdos-renyi:0.0001", "a connected graph within"),
+        ("random-regular:3", "an even number of ends"),
+        ("random-regular:5", "a degree below the 5 agents"),
+        ([(0, 1), (2, 3), (3, 4)], "2 pieces: nothing leads from agent 0 to agent 2"),
+        ([(0, 1), (1, 1)], "one from 1 to itself"),
+        ([(0, 1), (1, 5)], "agents from 0 to 4, got 0 to 5"),
+        ([(0, 1, 2)], "pairs of agents"),
+        ([(0.5, 1.0)], "pairs of agents"),
+        (np.triu(np.ones((5, 5)), 1), "a symmetric matrix"),
+        (np.ones((4, 4)) - np.eye(4), "one of 5 agents, got one of 4"),
+        (fb.Network.of("ring", 4), "one of 5 agents, got one of 4"),
+        (object(), "expected a name such as 'ring'"),
+    ],
+)
+def test_what_is_no_network_of_five_agents_is_refused_with_words(value, words):
+    with pytest.raises(ValueError, match=words):
+        fb.Network.of(value, 5)
+
+
+def test_a_huge_star_is_refused_because_its_tables_would_be_empty():
+    with pytest.raises(ValueError, match="degrees that are more alike"):
+        fb.Network.of("star", 20_000)
