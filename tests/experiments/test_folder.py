@@ -161,6 +161,7 @@ IMPORTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", IMPORTS)
 def test_results_of_changed_code_are_never_used(tmp_path: Path, how: str) -> None:
     """The policy's own module, and the author's modules that it imports."""
@@ -214,6 +215,7 @@ fb.run(small(trials=3, policies=["Uniform"]).with_argument("num_agents", int(sys
 """
 
 
+@pytest.mark.slow
 def test_of_two_experiments_that_start_together_in_one_folder_one_is_refused(tmp_path: Path) -> None:
     import time
 
@@ -359,6 +361,7 @@ def test_provenance_names_versions_and_the_kernel_of_linear_algebra() -> None:
 # --- the command line ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_trial_alone_does_not_shrink_the_tables_of_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["sleeps", "is stopped", "computes"])
 def test_a_trial_that_never_ends_has_failed_and_the_others_are_kept(tmp_path: Path, how: str) -> None:
     pids = tmp_path / "pids"
