@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.list_names import Explanation, explanation
-from fedbandit_envs.protocol.policy import observe_for
+from fedbandit_envs.protocol.policy import observe_for, partner_of
 
 AGENTS, STEPS = 20, 2**13
 PROBLEM = {"num_agents": AGENTS, "max_cycles": STEPS, "error": "classical"}
@@ -26,7 +26,8 @@ def run(name: str) -> fb.History:
     """The run from which the page tells what was sent and what was promised."""
     policy = fb.make_policy(name)
     env = fb.make("fedbandit/Synthetic-v0", **PROBLEM, observe=observe_for(policy))
-    return fb.play(env, policy, seed=0, record=True)
+    network = "ring" if partner_of(type(policy)) == "peers" else None
+    return fb.play(env, policy, seed=0, record=True, network=network)
 
 
 def index(told: list[Explanation]) -> str:
@@ -106,12 +107,17 @@ def sends(history: fb.History) -> str:
     if not ledger.messages:
         return "Nothing. Its agents never communicate, and its ledger shows zeros.\n"
     rows: dict[tuple[str, str, str], int] = {}
+    peers = partner_of(type(history.policy)) == "peers"
     for exchange in history.exchanges or ():
-        for direction, message in (("to the server", exchange.up), ("to the agents", exchange.down)):
+        both = (("to the server", exchange.up), ("to the agents", exchange.down))
+        for direction, message in (("to each neighbour", exchange.up),) if peers else both:
             if message is not None:
                 key = (direction, message.kind, arrays_of(message))
                 rows[key] = rows.get(key, 0) + 1
     lines = [[direction, f"`{kind}`", arrays, str(times)] for (direction, kind, arrays), times in rows.items()]
+    crossed = f"{ledger.scalars_up:,} scalars up and {ledger.scalars_down:,} down"
+    if peers:
+        crossed = f"{ledger.scalars_peer:,} scalars over the edges of a ring"
     steps = f"{AGENTS} agents, {history.constants.num_arms} arms, dimension {history.constants.dim}, {STEPS} steps"
     return f"""This is what crossed in a run on Synthetic ({steps}). Shapes are those of one agent's
 share where a message belongs to agents, and of the whole message where it goes to all of them alike. Entries that are
@@ -119,8 +125,7 @@ left out, as those of arms that an agent did not explore, are not charged.
 
 {table(["direction", "message", "arrays", "times"], lines)}
 
-In all {ledger.rounds} rounds, {ledger.scalars_up:,} scalars up and {ledger.scalars_down:,} down. Every scalar is
-counted by [the ledger](../../concepts/communication.md), which reads the messages themselves.
+In all {ledger.rounds} rounds, {crossed}. Every scalar is counted by [the ledger](../../concepts/communication.md), which reads the messages themselves.
 """
 
 
