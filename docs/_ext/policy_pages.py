@@ -125,7 +125,8 @@ left out, as those of arms that an agent did not explore, are not charged.
 
 {table(["direction", "message", "arrays", "times"], lines)}
 
-In all {ledger.rounds} rounds, {crossed}. Every scalar is counted by [the ledger](../../concepts/communication.md), which reads the messages themselves.
+In all {ledger.rounds} rounds, {crossed}. Every scalar is counted by
+[the ledger](../../concepts/communication.md), which reads the messages themselves.
 """
 
 
