@@ -28,6 +28,18 @@ def known_noise(sigma: float | None, constants: Constants) -> float:
     return constants.noise_std if sigma is None else sigma
 
 
+def strange_arms(up: Message, num_arms: int) -> dict[int, str]:
+    """The agents whose report names in "arm" an arm that does not exist, and the reason; see `ServerSide.refuses`.
+
+    >>> strange_arms(Message("reward", {"arm": np.array([0, 7])}, np.array([3, 5])), num_arms=2)
+    {5: 'sent something about arm 7, which does not exist'}
+    """
+    assert up.agents is not None
+    strange = (up["arm"] < 0) | (up["arm"] >= num_arms)
+    pairs = zip(up.agents[strange].tolist(), up["arm"][strange].tolist(), strict=True)
+    return {agent: f"sent something about arm {arm}, which does not exist" for agent, arm in pairs}
+
+
 @dataclass(frozen=True)
 class UCB1(Policy):
     """The classic UCB1 for each agent alone, blind to features.
@@ -142,12 +154,7 @@ class PooledUCBServer(ServerSide):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Arms that don't exist."""
-        found = super().refuses(up)
-        assert up.agents is not None
-        for agent, arm in zip(up.agents.tolist(), up["arm"].tolist(), strict=True):
-            if not 0 <= arm < len(self.pulls):
-                found.setdefault(agent, f"sent a reward of arm {arm}, which does not exist")
-        return found
+        return strange_arms(up, len(self.pulls)) | super().refuses(up)
 
     def answer(self, up: Message) -> Message:
         """The pulls and sums of all agents."""

@@ -81,7 +81,8 @@ class PooledAgents(AgentSide):
             self.active[:] = self.left
             self.best = np.full(len(self.best), int(down["best"][0]))
             self.recommended = self.best.copy()
-            self.admitted = self._who_is_admitted()
+            if self.left.sum() > 1:  # otherwise nobody explores any more
+                self.admitted = self._who_is_admitted()
         num_arms, left = len(self.left), int(self.left.sum())
         if left == 1:
             self.best = np.full(len(self.best), int(self.left.argmax()))
