@@ -125,6 +125,7 @@ class WeatherStream:
     Args:
         climate: how the weather behaves.
         randomness: the stream of these sites; it knows the number of all sites.
+        steps: how many steps a block has; None: many, within bounds of memory. Other blocks, other weather.
 
     >>> from fedbandit_envs.seeding import Stream
     >>> stream = WeatherStream(Climate(), Randomness(seed=0, stream=Stream.CONTEXTS, num_agents=4))
@@ -133,11 +134,11 @@ class WeatherStream:
     ((256, 4, 3), (1, 44))
     """
 
-    def __init__(self, climate: Climate, randomness: Randomness):
+    def __init__(self, climate: Climate, randomness: Randomness, steps: int | None = None):
         self.climate, self._randomness = climate, randomness
         numbers_per_step = randomness.num_agents * climate.variables * (2 + (climate.members or 0))
         #: how many steps a block has; the number of all sites counts, so that it is the same for every block of them
-        self.steps = max(1, min(_STEPS_PER_BLOCK, _NUMBERS_PER_BLOCK // numbers_per_step))
+        self.steps = steps or max(1, min(_STEPS_PER_BLOCK, _NUMBERS_PER_BLOCK // numbers_per_step))
         self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # of what all sites share
         self._next = 0  # the number of the block after the one at hand
         self._today = self._first_day()  # (n, V) the weather before that block
