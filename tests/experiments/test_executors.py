@@ -1,6 +1,7 @@
 """Executors: every task comes back, whoever computes it, and lost workers are replaced."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_policies import die, double, sleep_and_tell, small, threads_of_linear_algebra
+from experiment_policies import die, double, process_of, sleep_and_tell, small, threads_of_linear_algebra
 
 from fedbandit_envs import run
 from fedbandit_envs.experiments.executors import local as executors
+from fedbandit_envs.experiments.executors import tasks as task_module
 from fedbandit_envs.experiments.executors.local import Processes, Serial, make_executor
 from fedbandit_envs.experiments.executors.tasks import WorkerLost, outcomes
 
@@ -136,3 +138,32 @@ def test_no_more_tasks_are_under_way_than_the_workers_need() -> None:
     counting = Counting()
     assert len(collected(counting, double, [(n,) for n in range(20)])) == 20
     assert counting.most == 6
+
+
+def test_workers_are_replaced_after_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_module, "_TASKS_OF_A_WORKER", 3)
+    with Processes(1) as workers:
+        found = [pid for _, pid in outcomes(workers, process_of, [(n,) for n in range(8)])]
+        assert [found.count(pid) for pid in dict.fromkeys(found)] == [3, 3, 2]
+        for pid in dict.fromkeys(found[:6]):
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+def test_new_workers_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(small(trials=4), tmp_path / "serial", "serial")
+    monkeypatch.setattr(task_module, "_TASKS_OF_A_WORKER", 1)
+    run(small(trials=4), tmp_path / "renewed", "processes:2", timeout=60.0)
+    serial, renewed = (sorted((tmp_path / folder).glob("runs/*/*.npz")) for folder in ("serial", "renewed"))
+    assert [file.read_bytes() for file in serial] == [file.read_bytes() for file in renewed]
+
+
+def test_a_worker_that_is_stopped_when_it_should_be_replaced_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_GRACE", 0.5)
+    with Processes(1) as workers:
+        pid = workers.submit(os.getpid).result()
+        os.kill(pid, signal.SIGSTOP)
+        workers.renew_workers()
+        assert workers.submit(double, 4).result(30) == 8
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

@@ -24,7 +24,8 @@ class Executor(Protocol):
 
     To write one, define these four members and enter it in `EXECUTORS`; `Serial` is the shortest example. When a
     worker is lost, the future of its task must raise `BrokenExecutor`. An executor that can end its workers in the
-    middle of their tasks has one more method, `end_workers()`; a time limit for trials needs it.
+    middle of their tasks has one more method, `end_workers()`; a time limit for trials needs it. One whose workers
+    should not live for ever has `renew_workers()`, which is called now and then while no task is under way.
     """
 
     workers: int  #: how many tasks are computed at the same time
@@ -126,10 +127,26 @@ class Processes:
             process.kill()  # a stopped process would not hear a gentler signal
         _have_ended(self._started)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def renew_workers(self) -> None:
+        """Go on with new workers, so that what code of others leaks in a long run is given back.
+
+        It must be called while no task is under way. Python's own `max_tasks_per_child` replaces single workers of a
+        pool that is at work; in Python 3.11 that can block for ever.
+        """
+        self._end_pool()
+        self._start()
+
+    def _end_pool(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if kind is not None or not _have_ended(self._started):
+        if not _have_ended(self._started):
             self.end_workers()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self.end_workers()
+        else:
+            self._end_pool()
         for name, value in self._environment.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -12,6 +12,7 @@ from fedbandit_envs.experiments.executors.local import Executor
 _ATTEMPTS = 3  # how often a task is tried whose worker dies, before the task itself is blamed
 _PATIENCE = 600.0  # seconds without an outcome after which a word is said
 _UNUSUAL = 10  # and this many times as long as the longest task so far
+_TASKS_OF_A_WORKER = 1000  # after about so many tasks a worker is replaced; a new one takes a second to start
 
 Task = tuple[Any, ...]
 
@@ -34,6 +35,9 @@ def outcomes(
     and only a task that loses its worker every time ends as `WorkerLost`. A task that takes longer than `timeout` ends
     as `TimeoutError`. All workers are ended then, and the other tasks that were running begin again.
 
+    After many tasks the executor is asked for new workers, if it has `renew_workers`. For that the tasks under way are
+    waited for first.
+
     Args:
         executor: who computes; it must have been entered.
         fn: what is computed.
@@ -50,10 +54,13 @@ def outcomes(
     # A second task for each worker, so that none waits; with a time limit a task must start when it is submitted.
     most = 2 * executor.workers if executor.workers > 1 and timeout is None else executor.workers
     running: dict[Future[Any], _Running] = {}
-    hint = _Hint()
+    hint, workers = _Hint(), _Workers(executor)
     while True:
-        while len(running) < most and (task := next(waiting, None)) is not None:
+        if not running:
+            workers.renew_if_worn()
+        while len(running) < most and not workers.worn and (task := next(waiting, None)) is not None:
             running[executor.submit(fn, *task)] = _Running(task, time.monotonic())
+            workers.tasks += 1
         if not running:
             return
         finished = _next_finished(running, timeout, hint)
@@ -97,6 +104,26 @@ def _left(one: _Running, timeout: float | None) -> float:
 
 def _too_long(timeout: float | None) -> TimeoutError:
     return TimeoutError(f"expected an end within the time limit of {timeout:g} s, got none; its worker was ended")
+
+
+class _Workers:
+    """Counts the tasks that the workers of an executor were given since they were new."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._renew: Callable[[], None] | None = getattr(executor, "renew_workers", None)
+        self._most = _TASKS_OF_A_WORKER * executor.workers
+        self.tasks = 0
+
+    @property
+    def worn(self) -> bool:
+        """Whether they have had so many tasks that new workers should come."""
+        return self._renew is not None and self.tasks >= self._most
+
+    def renew_if_worn(self) -> None:
+        """Ask for new workers if it is time; no task may be under way."""
+        if self._renew is not None and self.worn:
+            self._renew()
+            self.tasks = 0
 
 
 class _Hint:
