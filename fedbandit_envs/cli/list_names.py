@@ -14,6 +14,7 @@ _GROUPS = ("environments", "policies")
 _NEEDS = {
     "distribution": "contexts may stay hidden",
     "context": "must be shown the contexts",
+    "delayed": "must be shown each context after its step",
     "truth": "must be shown the true means",
 }
 _TALKS = {"server": "talks to a server", "peers": "talks to peers", "nobody": "talks to nobody"}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from fedbandit_envs.cli import audit, compare, data, federate, list_names, plot, report, reproduce, run, sweep
+from fedbandit_envs.cli import audit, compare, data, federate, league, list_names, plot, report, reproduce, run, sweep
 
 DESCRIPTION = "Federated bandits with hidden contexts: run, compare and check policies."
 EXIT_CODES = (
@@ -43,6 +43,7 @@ COMMANDS: dict[str, Command] = {
     "report": report,
     "audit": audit,
     "reproduce": reproduce,
+    "league": league,
     "federate": federate,
     "data": data,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbandit_envs.envs.registration import make
 from fedbandit_envs.experiments.executors.local import Executor
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
@@ -20,8 +21,9 @@ from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.paper.panels import setting_table
 from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
-from fedbandit_envs.protocol.policy import partner_of
-from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
+from fedbandit_envs.protocol.policy import observe_for
+from fedbandit_envs.protocol.registry import make_policy, policy_class, policy_names, policy_parameters
+from fedbandit_envs.rounds.playing import why_not
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,8 +141,8 @@ def beyond(
         force: whether torn or foreign files in the folder are removed, not refused.
         scale: how large the comparison is.
     """
-    # Policies that talk to peers need a network and arms that all agents share, which these problems don't have.
-    everybody = [name for name in policy_names() if name != "Oracle" and partner_of(policy_class(name)) != "peers"]
+    # The Oracle is no competitor; peers, for example, need a network, which these problems don't have.
+    everybody = [name for name in policy_names() if name != "Oracle" and _plays_usual_problems(name)]
     long = experiments(PLANNING, scale.long, trials, seed, scale)
     short = experiments(everybody, scale.short, min(trials, scale.short_trials), seed, scale)
     folder = Path(out) / "beyond"
@@ -153,6 +155,13 @@ def beyond(
     found = Beyond(found_long, found_short, goals, wrong, scale)
     _write(found, folder)
     return found
+
+
+def _plays_usual_problems(name: str) -> bool:
+    """Whether a policy plays problems with fixed contexts, without a network."""
+    policy = make_policy(name)
+    env = make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=100, observe=observe_for(policy))
+    return why_not(policy, env) is None
 
 
 def goal_row(name: str, result: Result) -> dict[str, Any]:
