@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.observations import flat_features, pull_statistics, statistics_by_name
-from fedbandit_envs.protocol.plans import ProtocolError, places
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.validation import check_fields, checked, one_of
 

@@ -12,8 +12,9 @@ from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import Feedback, Plan, places
+from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest, rounding
 from fedbandit_envs.validation import check_fields, checked, one_of, optional, probability, real_number

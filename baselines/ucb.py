@@ -9,8 +9,8 @@ import numpy as np
 from fedbandit_baselines.ridge import LinearAgents, RidgeSettings
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
-from fedbandit_envs.protocol.plans import places
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.validation import check_fields, checked, needs, probability, real_number, true_or_false
 
@@ -162,7 +162,7 @@ class KKUCBObserved(KKUCB):
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming", reveal="after")
-    >>> fb.play(env, KKUCBObserved(), seed=0).ledger.messages
+    >>> fb.play(env, fb.make_policy("KK-UCB-Observed"), seed=0).ledger.messages
     0
     """
 

@@ -1,9 +1,11 @@
 # The one list of public names: type checkers read it, and the lazy import in __init__.py too.
 from . import file_v0 as file_v0
+from . import forecast_v0 as forecast_v0
 from . import household_v0 as household_v0
 from . import linear_v0 as linear_v0
 from . import movielens_v0 as movielens_v0
 from . import multiarmed_v0 as multiarmed_v0
+from . import sharedarms_v0 as sharedarms_v0
 from . import synthetic_v0 as synthetic_v0
 from . import testing as testing
 from .contexts.distributions import ContextDistribution as ContextDistribution
@@ -19,6 +21,7 @@ from .envs.ids import environment_ids as environment_ids
 from .envs.parallel import HiddenContextBandit as HiddenContextBandit
 from .envs.registration import make as make
 from .envs.registration import register_environment as register_environment
+from .envs.shared_arms import SharedArmsBandit as SharedArmsBandit
 from .envs.wrappers import ExpectedFeatures as ExpectedFeatures
 from .envs.wrappers import PullStatistics as PullStatistics
 from .envs.wrappers import RecordRegret as RecordRegret
@@ -43,6 +46,7 @@ from .problems.classification import ClassificationFit as ClassificationFit
 from .problems.classification import from_classification as from_classification
 from .problems.file import File as File
 from .problems.file import save_problem as save_problem
+from .problems.forecast import Forecast as Forecast
 from .problems.instance import BanditInstance as BanditInstance
 from .problems.linear import Linear as Linear
 from .problems.movielens.problem import Household as Household
@@ -52,6 +56,7 @@ from .problems.ratings import RatingsFit as RatingsFit
 from .problems.ratings import from_ratings as from_ratings
 from .problems.regrets import REGRETS as REGRETS
 from .problems.regrets import Regret as Regret
+from .problems.shared_arms import SharedArms as SharedArms
 from .problems.synthetic import Synthetic as Synthetic
 from .problems.tables import FittedProblem as FittedProblem
 from .protocol.claims import Claim as Claim
@@ -83,4 +88,5 @@ from .rounds.history import History as History
 from .rounds.ledger import Ledger as Ledger
 from .rounds.loop import CommunicationRounds as CommunicationRounds
 from .rounds.playing import play as play
+from .rounds.playing import why_not as why_not
 from .version import __version__ as __version__

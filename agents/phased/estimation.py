@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, invert, whiten
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.plans import places
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.ties import first_largest, rounding
 
 _TINY = np.finfo(np.float64).tiny

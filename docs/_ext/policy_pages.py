@@ -25,7 +25,10 @@ def pages(pictures: Path, ideas: Path) -> dict[str, str]:
 def run(name: str) -> fb.History:
     """The run from which the page tells what was sent and what was promised."""
     policy = fb.make_policy(name)
-    env = fb.make("fedbandit/Synthetic-v0", **PROBLEM, observe=observe_for(policy))
+    shown = {"observe": observe_for(policy)}
+    if policy.observes == "delayed":
+        shown |= {"context": "streaming", "reveal": "after", "error": "berkson"}
+    env = fb.make("fedbandit/Synthetic-v0", **{**PROBLEM, **shown})
     network = "ring" if partner_of(type(policy)) == "peers" else None
     return fb.play(env, policy, seed=0, record=True, network=network)
 

@@ -55,6 +55,8 @@ class EpisodicBandit:
         render_mode: "ansi" (a text), "rgb_array", "human" (a window) or None.
     """
 
+    shared_arms = False  #: whether rewards depend on how many agents pull an arm
+
     def __init__(
         self,
         problem: InstanceGenerator,

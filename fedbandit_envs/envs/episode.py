@@ -7,9 +7,10 @@ from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.rewards import RewardLaw
 from fedbandit_envs.envs.step_noise import StepNoise, UpcomingSteps
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.problems.segments import Segment, Segments, summed_regrets
-from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, places
+from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.seeding import Randomness, Stream
 
 
@@ -184,4 +185,4 @@ def episode_regret(instance: BanditInstance, pulls: IntArray) -> dict[str, Float
     >>> episode_regret(instance, np.array([[7, 5]]))["regret"]
     array([2.])
     """
-    return {kind: np.einsum("mk,mk->m", pulls, instance.gaps(kind)) for kind in REGRETS}
+    return {kind: np.einsum("mk,mk->m", pulls, gaps) for kind, gaps in all_gaps(instance).items()}

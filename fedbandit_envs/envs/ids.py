@@ -23,8 +23,12 @@ _OWN = {
     "Household": "fedbandit_envs.problems.movielens.problem:Household",
     "Linear": "fedbandit_envs.problems.linear:Linear",
     "MultiArmed": "fedbandit_envs.problems.multi_armed:MultiArmed",
+    "Forecast": "fedbandit_envs.problems.forecast:Forecast",
     "File": "fedbandit_envs.problems.file:File",
+    "SharedArms": "fedbandit_envs.problems.shared_arms:SharedArms",
 }
+#: Environments without Gymnasium's views: their agents can't be played apart, because rewards depend on all of them.
+COUPLED = ("fedbandit/SharedArms-v0",)
 _ID = re.compile(r"(?P<namespace>[A-Za-z0-9_]+)/(?P<name>[A-Za-z0-9_]+)-v(?P<version>\d+)")
 
 
@@ -70,6 +74,8 @@ def enter(id: str, problem: str | type[Any]) -> None:
     given = {"problem": id}
     pettingzoo.register("parallel", id, "fedbandit_envs.envs.registration:parallel_env", kwargs=given)
     pettingzoo.register("aec", id, "fedbandit_envs.envs.registration:aec_env", kwargs=given)
+    if id in COUPLED:
+        return
     gymnasium.register(id, "fedbandit_envs.envs.views:JointView", kwargs=given)
     gymnasium.register(
         f"{found['namespace']}/{found['name']}-Agent-v{found['version']}",

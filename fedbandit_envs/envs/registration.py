@@ -9,7 +9,9 @@ from pettingzoo.utils.conversions import parallel_to_aec
 
 from fedbandit_envs.envs.ids import PROBLEMS, enter, environment_ids, id_of, short_name
 from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.shared_arms import SharedArmsBandit
 from fedbandit_envs.problems.generator import InstanceGenerator
+from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.protocol.registry import importable, loaded, same_class
 from fedbandit_envs.validation import nearest, one_of, whole_number
 
@@ -119,10 +121,14 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def parallel_env(problem: str, **keywords: Any) -> HiddenContextBandit:
+def parallel_env(problem: str, **keywords: Any) -> Any:
     """The PettingZoo parallel environment of an id, or of a name such as `Synthetic`."""
     generator, rest = split_keywords(problem, keywords)
-    env = HiddenContextBandit(generator, **rest)
+    env: Any
+    if isinstance(generator, SharedArms):
+        env = SharedArmsBandit(generator, **rest)
+    else:
+        env = HiddenContextBandit(generator, **rest)
     name, _, version = id_of(problem).partition("/")[2].rpartition("-")
     env.metadata = {**env.metadata, "name": f"{name.lower()}_{version}"}
     return env

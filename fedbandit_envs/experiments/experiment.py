@@ -22,8 +22,8 @@ from fedbandit_envs.experiments.settings import (
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.attacks import Attackers
-from fedbandit_envs.rounds.checks import check_network
 from fedbandit_envs.rounds.faults import Faults
+from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.seeding import derived_seed
 from fedbandit_envs.storage import write_whole
 from fedbandit_envs.validation import whole_number
@@ -180,9 +180,11 @@ class Experiment:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
         for spec in self.policies:
             policy = spec.make()
-            policy.check_installed()
             environment = self.environment_for(policy)
-            check_network(policy, self.network or None, environment.max_num_agents)
+            CommunicationRounds(environment, policy, faults=self.faults(), network=self.network or None)
+            if type(policy).check_problem is not Policy.check_problem:
+                environment.start(seed=0)
+                policy.check_problem(environment.view().constants)
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 LEDGER = (*COUNTS, "rounds")
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
-_SHOWN = {"context": "the contexts", "truth": "the true means"}  # what `Policy.observes` beyond the distribution
+# What `Policy.observes` shows beyond the distribution.
+_SHOWN = {"context": "the contexts", "delayed": "contexts of past steps", "truth": "the true means"}
 Times = Sequence[int] | None
 
 

@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import Policy, SilentServer, agents_of, server_of
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints
-from fedbandit_envs.rounds.checks import check_same_run
+from fedbandit_envs.rounds.state import check_same_run
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import whole_number

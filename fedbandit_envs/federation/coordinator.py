@@ -18,9 +18,9 @@ from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, server_of
 from fedbandit_envs.rounds.carrier import ViaServer
-from fedbandit_envs.rounds.checks import check_same_run
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.state import check_same_run
 from fedbandit_envs.rounds.turn import idle_turns
 from fedbandit_envs.threads import one_thread
 

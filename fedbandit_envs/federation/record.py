@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbandit_envs import storage
 from fedbandit_envs.federation.settings import Settings
-from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
@@ -46,7 +46,7 @@ def collected(settings: Settings, folder: Path) -> History:
         steps=steps,
         pulls=pulls,
         **marks._asdict(),
-        gaps={kind: instance.gaps(kind) for kind in REGRETS},
+        gaps=all_gaps(instance),
         ledger=Ledger.restored(server["ledger"]),
         faults=tuple(faults_from_tree(server["faults"])),
     )

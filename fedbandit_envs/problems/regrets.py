@@ -144,3 +144,8 @@ def kind_of_regret(kind: str) -> Regret:
     'mixed regret per agent (0.2 personal)'
     """
     return REGRETS[kind] if kind in REGRETS else mixed_regret(mixed_share(kind))
+
+
+def all_gaps(instance: "BanditInstance") -> "dict[str, FloatArray]":
+    """(M, K) what one pull of each arm of an instance costs, for each kind in `REGRETS`."""
+    return {kind: instance.gaps(kind) for kind in REGRETS}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
+from fedbandit_envs.protocol.pull_tables import as_unsigned, no_pulls, places
 from fedbandit_envs.validation import whole_number
 
 
@@ -19,40 +20,6 @@ class ProtocolError(ValueError):
         ...
     fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 7; arms count from 0
     """
-
-
-@lru_cache(maxsize=8)
-def no_pulls(num_agents: int, num_arms: int) -> IntArray:
-    """A shared array of zeros (n, K), the `explore` of plans that do not explore.
-
-    It can never be made writable: all entries are views of one number, whose memory belongs to `bytes`.
-
-    >>> no_pulls(2, 3) is no_pulls(2, 3)
-    True
-    """
-    return np.broadcast_to(np.frombuffer(bytes(8), dtype=np.int64), (num_agents, num_arms))
-
-
-@lru_cache(maxsize=8)
-def _row_starts(num_agents: int, num_arms: int) -> IntArray:
-    """Where each row of a flattened table (n, K) starts, (n,)."""
-    return read_only(np.arange(0, num_agents * num_arms, num_arms))
-
-
-def places(arm: IntArray, num_arms: int) -> IntArray:
-    """The places (..., n) of the entries of `arm` (..., n) in a flattened table (n, K).
-
-    Reading and writing a flattened table is faster than by row and column.
-
-    >>> places(np.array([2, 0]), num_arms=3)
-    array([2, 3])
-    """
-    return _row_starts(arm.shape[-1], num_arms) + arm
-
-
-def _as_unsigned(numbers: IntArray) -> NDArray[np.uint64]:
-    """Negative numbers become huge, so that one maximum checks both bounds."""
-    return numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers.astype(np.uint64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +131,7 @@ class CheckedPlan(Plan):
         explores = self.explores
         exploration = self._checked_exploration() if explores else no_pulls(num_agents, 1)[:, 0]
         # A plan without steps needs an arm too: the plans of other blocks in the same round may be longer.
-        if np.maximum.reduce(_as_unsigned(self.arm)) >= num_arms:
+        if np.maximum.reduce(as_unsigned(self.arm)) >= num_arms:
             raise ProtocolError(
                 f"plan.arm: expected arms from 0 to {num_arms - 1}, got {self.arm.min()} to {self.arm.max()}; arms "
                 "count from 0"
@@ -188,7 +155,7 @@ class CheckedPlan(Plan):
     def _checked_exploration(self) -> IntArray:
         """The pulls (n,) before `arm`; refuses negative ones, and more than fit into the length."""
         # The sums can overflow, so the single counts are compared with the length first.
-        most = int(np.maximum.reduce(_as_unsigned(self.explore), axis=None))
+        most = int(np.maximum.reduce(as_unsigned(self.explore), axis=None))
         exploration, longest = np.add.reduce(self.explore, axis=1), min(self.length, 2**63 - 1)
         if most <= longest:
             most = int(np.maximum.reduce(exploration))
@@ -297,7 +264,7 @@ def _whole(name: str, array: IntArray, shape: tuple[int, ...], below: int = 2**6
             f"feedback.{name}: expected whole numbers of shape {shape}, got {type(array).__name__} of shape "
             f"{np.shape(array)}; return the plan's own, or what was pulled in its place"
         )
-    if np.maximum.reduce(_as_unsigned(array), axis=None) >= below:
+    if np.maximum.reduce(as_unsigned(array), axis=None) >= below:
         raise ProtocolError(
             f"feedback.{name}: expected numbers from 0 to {below - 1}, got {array.min()} to {array.max()}; return the "
             "plan's own, or what was pulled in its place"

@@ -178,6 +178,8 @@ class Policy(ABC):
     observes: ClassVar[str] = "distribution"
     #: "server", "peers" or "nobody"; None: "server" if the class defines `server`, else "nobody". See `partner_of`.
     talks_to: ClassVar[str | None] = None
+    #: whether it is made for arms that pay by how many agents pull them: it plays no other problems then
+    shares_arms: ClassVar[bool] = False
     #: for policies that talk to peers, how an array of this name travels: a name in `DELIVERIES`, else "neighbours"
     delivery: ClassVar[Mapping[str, str]] = {}
 
@@ -195,6 +197,14 @@ class Policy(ABC):
 
     def check_installed(self) -> None:
         """Raise an ImportError before a run that needs what is not installed. Results can be read without it."""
+        return
+
+    def check_problem(self, constants: Constants) -> None:
+        """Raise a ValueError if this policy can't play a problem with these constants; the default plays all.
+
+        It is called when the sides of a run are made. Override it in a policy that needs what not every problem
+        guarantees, for example that all agents have the same arms, and say in the error what would be needed.
+        """
         return
 
     def steps_to_separate(self, constants: Constants, gap: float) -> int | None:
@@ -225,7 +235,8 @@ def partner_of(policy: type[Policy]) -> str:
 
 
 def agents_of(policy: Policy, view: View) -> AgentSide:
-    """A new agent side of a policy; what is none is refused."""
+    """A new agent side of a policy; what is none is refused, and so is a problem that the policy can't play."""
+    policy.check_problem(view.constants)
     side = policy.agents(view)
     if not isinstance(side, AgentSide):
         raise ProtocolError(f"{type(policy).__name__}.agents: expected an AgentSide, got {side!r}; return one")
@@ -233,7 +244,8 @@ def agents_of(policy: Policy, view: View) -> AgentSide:
 
 
 def server_of(policy: Policy, view: ServerView) -> ServerSide:
-    """A new server side of a policy; what is none is refused."""
+    """A new server side of a policy; what is none is refused, and so is a problem that the policy can't play."""
+    policy.check_problem(view.constants)
     side = policy.server(view)
     if not isinstance(side, ServerSide):
         raise ProtocolError(f"{type(policy).__name__}.server: expected a ServerSide, got {side!r}; return one")

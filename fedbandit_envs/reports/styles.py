@@ -45,6 +45,10 @@ _OWN = (
     "coop-UCB2",
     "DDUCB",
     "Gossip-UCB",
+    "KK-UCB-Observed",
+    "One-Round",
+    "Limited-Interaction",
+    "OrchExplore",
 )
 
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, read_only
 from fedbandit_envs.problems.segments import Segment, summed_regrets
-from fedbandit_envs.protocol.plans import Feedback, places
+from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import AgentSide
+from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.rounds.history import checkpoint_times
 
 
@@ -80,6 +81,11 @@ class Checkpoints:
     def regrets(self) -> FloatArray:
         """(C, kinds, n) the regret at each checkpoint, where contexts change."""
         return np.array(self._regrets).reshape(len(self._regrets), *self.regret.shape)
+
+    def summed(self) -> dict[str, FloatArray]:
+        """(C, n) the regret at each checkpoint by kind, where contexts change."""
+        regrets = self.regrets()
+        return {kind: regrets[:, number] for number, kind in enumerate(summed_regrets())}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state; the other side of `snapshot`."""

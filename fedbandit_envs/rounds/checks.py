@@ -1,42 +1,41 @@
-"""What a run needs before it can begin or go on: an environment, a policy that can play it, faults, its own state."""
+"""What a run needs before it can begin: an environment, a policy that can play it, a network, faults."""
 
-import hashlib
-import json
-from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 from pettingzoo import ParallelEnv
 
-from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.playable import PlayableBandit
 from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.protocol.graphs import GRAPHS
-from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.policy import DELIVERIES, AgentSide, Policy, partner_of
-from fedbandit_envs.protocol.registry import address, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.validation import one_of
 
 
-def checked_environment(env: object) -> HiddenContextBandit:
+def checked_environment(env: Any) -> PlayableBandit:
     """The bandit inside an environment that may be wrapped; anything else is refused."""
-    bandit = getattr(env, "unwrapped", env)
-    if not isinstance(bandit, HiddenContextBandit) or not isinstance(env, ParallelEnv):
+    bandit: PlayableBandit = getattr(env, "unwrapped", env)
+    playable = all(callable(getattr(type(bandit), name, None)) for name in ("view", "resume"))
+    if not playable or not isinstance(env, ParallelEnv):
         raise ValueError(
-            f"env: expected a HiddenContextBandit, wrapped or not, got {type(env).__name__}; use fb.make(id), or "
-            "pettingzoo.make('parallel', id)"
+            f"env: expected a HiddenContextBandit or a SharedArmsBandit, wrapped or not, got {type(env).__name__}; use "
+            "fb.make(id), or pettingzoo.make('parallel', id)"
         )
     return bandit
 
 
-def check_plays(policy: object, bandit: HiddenContextBandit) -> None:
+def check_plays(policy: object, bandit: PlayableBandit) -> None:
     """Refuse what is no policy, and a policy that needs what this environment does not show or is not installed."""
     if not isinstance(policy, Policy):
         raise ValueError(
             f"policy: expected a Policy, got {policy!r}; use fb.make_policy(name), or an instance of yours"
         )
     one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
+    if policy.shares_arms != bandit.shared_arms:
+        wanted = "for arms that agents share, such as OrchExplore," if bandit.shared_arms else "for arms of one agent"
+        other = "of which each agent has its own" if bandit.shared_arms else "that agents share, as in SharedArms-v0"
+        raise ValueError(f"policy: expected one {wanted} got {type(policy).__name__}, which plays arms {other}")
     if policy.observes == "context" and not bandit.exact:
         advice = "make the environment with observe='context'"
         if bandit.resampled:  # then there is no context that could be shown
@@ -53,7 +52,7 @@ def check_plays(policy: object, bandit: HiddenContextBandit) -> None:
     policy.check_installed()
 
 
-def check_changes(policy: Policy, side: AgentSide, bandit: HiddenContextBandit) -> None:
+def check_changes(policy: Policy, side: AgentSide, bandit: PlayableBandit) -> None:
     """Refuse agents that can't follow contexts that change within the episode."""
     steps = bandit.segment_steps
     if steps is None or steps >= bandit.max_cycles or type(side).observe is not AgentSide.observe:
@@ -63,6 +62,15 @@ def check_changes(policy: Policy, side: AgentSide, bandit: HiddenContextBandit) 
         "whose agents compute with the psi of their first step, for example in phases that are longer than that; take "
         "one that decides at each step, such as KK-UCB or DisLinUCB, or a problem whose contexts never change"
     )
+
+
+def check_counted_steps(policy: Policy, uncounted: int, horizon: int) -> None:
+    """Refuse an episode that is over before a policy begins to count its steps."""
+    if uncounted >= horizon:
+        raise ValueError(
+            f"max_cycles: expected more than the {uncounted} steps that {type(policy).__name__} does not count, got "
+            f"{horizon}; raise it"
+        )
 
 
 def check_network(policy: Policy, network: object, num_agents: int) -> None:
@@ -90,33 +98,4 @@ def check_faults(faults: Faults | None, policy: Policy, num_agents: int) -> None
         raise ValueError(
             f"edge_dropout: expected 0, because {type(policy).__name__} does not talk to peers, got "
             f"{faults.edge_dropout}; use dropout for reports to a server"
-        )
-
-
-def run_fingerprint(policy: Policy, constants: Constants, network: Network | None) -> str:
-    """A hash of a policy, its parameters, the constants of its problem and its network, by which a state knows its run.
-
-    A parameter that is no plain value counts with the name of its class.
-    """
-    parameters = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
-    deciding = [address(type(policy)), parameters, asdict(constants), network.digest if network else None]
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=_plain).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else address(type(value))
-
-
-def check_same_run(expected: str, got: Any, what: str) -> None:
-    """Refuse the state of another run.
-
-    Args:
-        expected: the hash of this run.
-        got: the hash in the state.
-        what: what must be the same in both runs, for the message.
-    """
-    if got != expected:
-        raise ValueError(
-            f"state: expected one of this run ({expected[:12]}), got one of another run ({str(got)[:12]}): {what} must "
-            "be the same; start anew, or go on with the settings of that run"
         )

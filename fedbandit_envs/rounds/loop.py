@@ -10,8 +10,7 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
-from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.problems.segments import summed_regrets
+from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
@@ -23,16 +22,16 @@ from fedbandit_envs.rounds.carrier import Carrier, Delivery, ViaServer
 from fedbandit_envs.rounds.checkpoints import Checkpoints
 from fedbandit_envs.rounds.checks import (
     check_changes,
+    check_counted_steps,
     check_faults,
     check_network,
     check_plays,
-    check_same_run,
     checked_environment,
-    run_fingerprint,
 )
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import Exchange, History
 from fedbandit_envs.rounds.relay import ViaGraph
+from fedbandit_envs.rounds.state import check_same_form, check_same_run, in_order, numbered, run_fingerprint
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, pulls_throughout, stepped
 from fedbandit_envs.rounds.turn import idle_turns, play_turn
 
@@ -53,7 +52,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     np.int64(200)
 
     Args:
-        env: a HiddenContextBandit, wrapped or not.
+        env: a HiddenContextBandit or a SharedArmsBandit, wrapped or not.
         policy: what plays.
         blocks: how the agents are split, as lists of agent numbers; the run is the same bit for bit however they are.
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans. It is also done when
@@ -99,7 +98,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """A new run, as `reset`, without the observations, which no policy looks at."""
         # Observations can be left out only if nobody overrides reset().
         if type(self).reset is CommunicationRounds.reset and type(self.env).reset is HiddenContextBandit.reset:
-            self.bandit.start(seed)
+            self.env.start(seed)
             self._begin()
         else:
             self.reset(seed=seed)
@@ -112,15 +111,10 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if self.network is not None:
             view = replace(view, network=self.network.around(view.agents))
         self._view = view
-        in_order = np.array_equal(self._blocks[0], view.agents)  # one block of all agents
-        views = [view] if in_order else [view.rows(rows) for rows in self._blocks]
+        one_block = np.array_equal(self._blocks[0], view.agents)
+        views = [view] if one_block else [view.rows(rows) for rows in self._blocks]
         self._agents = AgentBlocks([self._agent_side(own) for own in views], self._blocks, self.constants.num_arms)
-        uncounted = self._agents.sides[0].uncounted
-        if uncounted >= self.constants.horizon:
-            raise ValueError(
-                f"max_cycles: expected more than the {uncounted} steps that {type(self.policy).__name__} does not "
-                f"count, got {self.constants.horizon}; raise it"
-            )
+        check_counted_steps(self.policy, self._agents.sides[0].uncounted, self.constants.horizon)
         self.carrier = self._make_carrier()
         self._pending: Message | None = None
         self._taken = 0
@@ -129,6 +123,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._exchanges: list[Exchange] = []
         self._playing_on = self._step_agents()
         self._segments = self.bandit.episode.segments
+        self._summing = self.bandit.episode.segment is not None  # whether regret is summed up step by step
         self._shown = 0  # the number of the segment that the agents have been shown
         check_changes(self.policy, self._agents.sides[0], self.bandit)
         self._started = True
@@ -217,6 +212,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Let the agents play without turns, for `most` steps or fewer."""
         self._show()
         try:
+            assert isinstance(self.bandit, HiddenContextBandit)  # others have no such steps
             said = play_on(self.bandit, agents, most, self._count_steps)
         except ProtocolError:
             self._started = False  # the agents may have learnt from invalid arms: this run cannot go on
@@ -255,26 +251,15 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             steps=steps,
             pulls=pulls,
             **marks._asdict(),
-            gaps=self._gaps(),
+            gaps={} if self._summing else all_gaps(self.bandit.instance),
             ledger=self.carrier.ledger.copy(),
             faults=tuple(self.carrier.lost),
             exchanges=tuple(self._exchanges) if self._record else None,
             instance=self.bandit.instance if self._record else None,
             view=self._view if self._record else None,
-            summed=self._summed(),
+            summed=self._checkpoints.summed() if self._summing else {},
         )
         return history.counted_from(self._agents.sides[0].uncounted) if len(steps) else history
-
-    def _gaps(self) -> dict[str, FloatArray]:
-        if self._segments is not None:
-            return {}
-        return {kind: self.bandit.instance.gaps(kind) for kind in REGRETS}
-
-    def _summed(self) -> dict[str, FloatArray]:
-        if self._segments is None:
-            return {}
-        regrets = self._checkpoints.regrets()
-        return {kind: regrets[:, number] for number, kind in enumerate(summed_regrets())}
 
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
@@ -288,20 +273,15 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             "checkpoints": self._checkpoints.snapshot(),
             "carrier": self.carrier.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
-            "blocks": {str(number): rows for number, rows in enumerate(self._blocks)},
+            "blocks": numbered(self._blocks),
             "agents": self._agents.snapshot(),
-            "exchanges": {str(turn): exchange.tree() for turn, exchange in enumerate(self._exchanges)},
+            "exchanges": numbered([exchange.tree() for exchange in self._exchanges]),
             "recorded": self._record,
         }
 
     def restore(self, state: State) -> None:
         """Go on from a `snapshot` of a run of the same policy, environment and blocks."""
-        blocks = [rows.tolist() for _, rows in sorted(state["blocks"].items(), key=lambda item: int(item[0]))]
-        mine = [rows.tolist() for rows in self._blocks]
-        if blocks != mine:
-            raise ValueError(f"state: expected the blocks {mine}, got {blocks}; use the same blocks")
-        if self._record and not state["recorded"]:
-            raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
+        check_same_form(state, self._blocks, self._record)
         self.start(seed=int(state["seed"]))
         what = "the policy, its parameters, the constants of the environment and the network"
         check_same_run(run_fingerprint(self.policy, self.constants, self.network), state.get("run"), what)
@@ -315,5 +295,4 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             self._shown = self._segments.place(self._taken)
             self._agents.observe(self.bandit.view_at(self._taken, self._view))
         if self._record:
-            turns = state["exchanges"]
-            self._exchanges = [Exchange.from_tree(turns[str(turn)]) for turn in range(len(turns))]
+            self._exchanges = [Exchange.from_tree(turn) for turn in in_order(state["exchanges"])]

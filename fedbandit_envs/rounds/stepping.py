@@ -10,6 +10,7 @@ from pettingzoo.utils import BaseParallelWrapper
 from fedbandit_envs.arrays import FloatArray, IntArray, read_only
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
+from fedbandit_envs.envs.playable import PlayableBandit
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
@@ -25,7 +26,7 @@ def pulls_throughout(env: ParallelEnv[str, Observation, int]) -> bool:
         if not hasattr(type(layer), "pull"):
             return False
         layer = layer.env
-    return True
+    return hasattr(type(layer), "pull")
 
 
 def stepped(
@@ -54,7 +55,7 @@ def stepped(
     return Feedback.of(plan, explored_sums, played_sums, features)
 
 
-def decides_by_steps(agents: object, bandit: HiddenContextBandit) -> bool:
+def decides_by_steps(agents: object, bandit: PlayableBandit) -> bool:
     """Whether the steps of these agents can be played without turns: their class overrides neither verb.
 
     The environment's class must not override `pull`, and nobody may count its pulls. Classes decide, so a method that
@@ -64,6 +65,7 @@ def decides_by_steps(agents: object, bandit: HiddenContextBandit) -> bool:
         isinstance(agents, StepAgents)
         and type(agents).plan is StepAgents.plan
         and type(agents).report is StepAgents.report
+        and isinstance(bandit, HiddenContextBandit)
         and type(bandit).pull is HiddenContextBandit.pull
         and not bandit.tallies
     )

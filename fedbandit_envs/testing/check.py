@@ -4,15 +4,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit_envs.contexts.features import Identity
+from fedbandit_envs.contexts.features import Identity, Table
 from fedbandit_envs.contexts.finite import Discrete
-from fedbandit_envs.problems.generator import InstanceGenerator
+from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
 from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.synthetic import Synthetic
-from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.protocol.policy import Policy, observe_for
+from fedbandit_envs.rounds.playing import why_not
 from fedbandit_envs.testing.problem_check import ProblemCheck
 from fedbandit_envs.validation import one_of, whole_number
+
+_STEPS = 50  # the horizon with which a policy is asked what it plays
+_CHANGING = Synthetic(num_agents=3, num_arms=3, dim=2, context="streaming")
 
 
 def check_policy(
@@ -31,7 +37,7 @@ def check_policy(
 
     Args:
         policy: an instance of your policy.
-        problems: the problems to play, by a name for each; None: four small ones.
+        problems: the problems to play, by a name for each; None: small ones of all kinds that it can play.
         horizon: the number of steps of a run; None: a short one, or a long one for policies whose plans are long.
         seed: the seed of the problems and of the rewards.
 
@@ -50,21 +56,49 @@ def check_policy(
     one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
     if horizon is not None:
         whole_number("horizon", horizon, at_least=1)
-    chosen = _default_problems(policy.observes) if problems is None else problems
+    chosen = _default_problems(policy) if problems is None else problems
     for number, (name, problem) in enumerate(chosen.items()):
         ProblemCheck(policy, problem, horizon, seed, name).all(thorough=number == 0)
-    return f"{type(policy).__name__}: no fault found on {', '.join(chosen)}"
+    checked = list(chosen)
+    if problems is None and _follows_changes(policy):
+        checked.append("changing contexts")
+        ProblemCheck(policy, _CHANGING, horizon, seed, checked[-1]).all(thorough=False)
+    return f"{type(policy).__name__}: no fault found on {', '.join(checked)}"
 
 
-def _default_problems(observes: str) -> dict[str, InstanceGenerator]:
-    """Small problems of all kinds that a policy which observes this can play."""
+def _default_problems(policy: Policy) -> dict[str, InstanceGenerator]:
+    """Small problems of all kinds that a policy can play."""
+    if policy.observes == "delayed":
+        return {
+            "revealed contexts": Synthetic(num_agents=5, num_arms=4, context_std=0.1, context="streaming"),
+            "one agent, one arm": Synthetic(num_agents=1, num_arms=1, dim=2, context="streaming"),
+        }
     rng = np.random.default_rng(0)
     people = Discrete(rng.uniform(0.2, 0.9, (3, 2, 2)), np.array([[0.5, 0.5], [0.3, 0.7], [1.0, 0.0]]))
+    alike = Gaussian(np.tile(rng.uniform(0.2, 0.9, 6), (4, 1)), std=0.1)
     problems: dict[str, InstanceGenerator] = {
         "hidden contexts": Synthetic(num_agents=5, num_arms=4, context_std=0.1),
         "one agent, one arm": Synthetic(num_agents=1, num_arms=1, dim=2),
         "shared accounts": Linear(rng.uniform(0.0, 1.0, (3, 2)), contexts=people, feature_map=Identity(3, 2)),
+        "the same arms": Linear(
+            rng.uniform(0.0, 1.0, (3, 2)), contexts=alike, feature_map=Table(3, 2), same_arms=True, theta_bound=2.0
+        ),
     }
-    if observes != "context":
+    if policy.observes != "context":
         problems["resampled contexts"] = Synthetic(num_agents=3, num_arms=3, dim=2, context="resampled")
-    return problems
+    return {name: problem for name, problem in problems.items() if _plays(policy, problem)}
+
+
+def _plays(policy: Policy, problem: InstanceGenerator) -> bool:
+    """Whether the policy plays problems with these constants."""
+    try:
+        policy.check_problem(draw_instance(problem, 0).constants(_STEPS, observe_for(policy)))
+    except ValueError:
+        return False
+    return True
+
+
+def _follows_changes(policy: Policy) -> bool:
+    """Whether the policy plays problems whose contexts change, and are never revealed."""
+    env = HiddenContextBandit(_CHANGING, max_cycles=_STEPS, observe=observe_for(policy))
+    return why_not(policy, env, network="ring") is None

@@ -12,13 +12,14 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
+from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.messages import State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.rounds.history import Exchange
 from fedbandit_envs.storage import from_bytes, to_bytes
 from fedbandit_envs.testing.comparing import first_difference
-from fedbandit_envs.testing.scripted import ScriptedBandit, other_truth
+from fedbandit_envs.testing.scripted import Given, GivenStream, ScriptedBandit, other_truth
 from fedbandit_envs.testing.watching import Blocks, PolicyFault, Watch, WatchedRounds
 
 _HORIZON = 120  # the steps of a run, for policies whose plans are short
@@ -69,7 +70,9 @@ class ProblemCheck:
         instance = draw_instance(self.problem, self.seed)
         if truth:
             instance = other_truth(instance, self.observe, truth)
-        env = ScriptedBandit(instance, self.script, self.horizon, self.observe)
+        given = GivenStream(instance, self.problem) if changes(self.problem) else Given(instance)
+        reveal = "after" if self.policy.observes == "delayed" else "never"
+        env = ScriptedBandit(given, self.script, self.horizon, self.observe, reveal)
         place = f"{self.place}; {how}" if how else self.place
         return WatchedRounds(env, copy.deepcopy(self.policy), Watch(place), blocks, apart)
 

@@ -7,6 +7,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.instance import BanditInstance
+from fedbandit_envs.problems.streams import ChangingGenerator, ContextStream
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.seeding import Stream, generator
 
@@ -29,32 +30,46 @@ class Given:
         return self.given
 
 
+@dataclass(frozen=True)
+class GivenStream(Given):
+    """A problem that always has the same theta, and whose contexts change as those of another problem do."""
+
+    problem: ChangingGenerator  #: where the contexts come from
+
+    @property
+    def segment_steps(self) -> int | None:
+        """The length of a segment in steps."""
+        return self.problem.segment_steps
+
+    def context_stream(self, instance: BanditInstance, seed: int, segments: int) -> ContextStream:
+        """The contexts of an episode, drawn by the other problem."""
+        return self.problem.context_stream(instance, seed, segments)
+
+
 class ScriptedBandit(HiddenContextBandit):
-    """An environment that shows the view of its instance but pays by a script.
+    """An environment that shows the view of its problem but pays by a script.
 
     Args:
-        instance: what the agents are shown, and a truth that has no influence on their rewards.
+        given: what the agents are shown, and a truth that has no influence on their rewards.
         script: (M, K) the mean reward of each arm for each agent.
         horizon: the number of steps, T.
         observe: "distribution" or "context", as of every environment.
+        reveal: "never" or "after", as of every environment.
     """
 
-    def __init__(self, instance: BanditInstance, script: FloatArray, horizon: int, observe: str):
-        super().__init__(Given(instance), max_cycles=horizon, observe=observe)
+    def __init__(self, given: Given, script: FloatArray, horizon: int, observe: str, reveal: str = "never"):
+        super().__init__(given, max_cycles=horizon, observe=observe, reveal=reveal)
         self._script = script
 
     def pull(self, plan: Plan) -> Feedback:
         """Pay the means of the script, and noise that depends on the number of the plan."""
         number, (rows, num_arms) = self.episode.plans, plan.explore.shape
         noise = _NOISE * generator(self.episode_seed, Stream.PLANS, number, 2).standard_normal((rows, num_arms + 1))
-        arm_means = self._script[np.arange(rows), plan.arm]
-        played = plan.length - plan.explore.sum(axis=1)
-        self.resume(self.episode.steps + plan.length, number + 1)
-        return Feedback(
-            explored=plan.explore,
-            explored_sums=plan.explore * self._script + np.sqrt(plan.explore) * noise[:, :-1],
-            arm=plan.arm,
-            played=played,
+        feedback, arm_means = super().pull(plan), self._script[np.arange(rows), plan.arm]
+        explored, played = feedback.explored, feedback.played
+        return replace(
+            feedback,
+            explored_sums=explored * self._script + np.sqrt(explored) * noise[:, :-1],
             played_sums=played * arm_means + np.sqrt(played) * noise[:, -1],
         )
 

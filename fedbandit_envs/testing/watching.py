@@ -160,6 +160,10 @@ class _WatchedAgents(AgentSide):
         self.watch.message(f"{self.name}.report", up)
         return up
 
+    def observe(self, view: View) -> None:
+        with self.watch.verb(f"{self.name}.observe"):
+            self.side.observe(view)
+
     def snapshot(self) -> State:
         return self.side.snapshot()
 

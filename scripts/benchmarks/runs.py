@@ -13,7 +13,7 @@ import fedbandit_envs as fb
 from benchmarks.measure import NOT_COMPILED, Row, compiler, interleaved, ratio
 from fedbandit_agents.phased.design import g_optimal
 
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "helpers"))
 import reference
 
 HORIZON = 2**17

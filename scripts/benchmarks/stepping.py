@@ -14,7 +14,7 @@ from benchmarks.measure import NOT_COMPILED, Row, compiler, interleaved
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.views import AgentsVectorEnv
 
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "helpers"))
 import reference
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
+from playable import home
 from refusals import assert_refused
 
 from fedbandit_envs import ProtocolError, ServerSide, policy_names
@@ -21,7 +22,8 @@ from fedbandit_envs.protocol.registry import policy_class
 
 REGISTERED = [name for name in policy_names() if not name.startswith("Test-")]
 PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers"]
-POLICIES = [name for name in REGISTERED if name not in PEERS]  # the clients of a federation know a server only
+# The clients of a federation know a server only, and contexts that stay.
+POLICIES = [name for name in REGISTERED if name not in PEERS and home(name)[0] == "hidden contexts"]
 
 
 @pytest.mark.parametrize("name", POLICIES)

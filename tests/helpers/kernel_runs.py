@@ -18,6 +18,7 @@ import threadpoolctl
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 import fedbandit_envs as fb
+from fedbandit_envs.protocol.policy import observe_for
 
 SYNTHETIC, LINEAR = "fedbandit/Synthetic-v0", "fedbandit/Linear-v0"
 MOVIELENS, HOUSEHOLD = "fedbandit/MovieLens-v0", "fedbandit/Household-v0"
@@ -67,6 +68,7 @@ PROBLEMS = {
     "curved, 5 dimensions": linear(5, contexts="std", curved=True),
     "Bernoulli": linear(3, contexts="std", rewards="bernoulli"),
     "Bernoulli discrete": linear(3, contexts="discrete", rewards="bernoulli", context="resampled"),
+    "synthetic stream": (SYNTHETIC, {"num_agents": 8, "context_std": 0.1, "context": "streaming"}),
     "Bernoulli equal": linear(2, contexts="equal", rewards="bernoulli"),
 }
 
@@ -78,14 +80,12 @@ def policies() -> Iterator[tuple[str, fb.Policy]]:
     yield "Fed-PECD uniform", fb.make_policy("Fed-PECD", allocation="uniform")
     yield "Fed-PECD c=4 n=3", fb.make_policy("Fed-PECD", first=4, growth=3)
     yield "Fed-PE short", fb.make_policy("Fed-PE", pad=False, count_init=False)
+    for aggregation in ("huber", "tukey"):
+        yield f"Fed-PECD {aggregation}", fb.make_policy("Fed-PECD", allocation="uniform", aggregation=aggregation)
+        yield f"DisLinUCB {aggregation}", fb.make_policy("DisLinUCB", aggregation=aggregation)
     if importlib.util.find_spec("numba") is not None:
         for name in COMPILED:
             yield f"{name} compiled", fb.make_policy(name, compiled=True)
-
-
-def fits(policy: fb.Policy, arguments: dict[str, Any]) -> bool:
-    """Whether the policy can be played on the problem: a context that is drawn anew can't be observed."""
-    return policy.observes != "context" or arguments.get("context") != "resampled"
 
 
 def fingerprint(history: fb.History) -> str:
@@ -104,9 +104,15 @@ def runs() -> Iterator[tuple[str, str]]:
     """The name and the hash of each run."""
     for label, policy in policies():
         for problem, (name, arguments) in PROBLEMS.items():
-            if not fits(policy, arguments):
+            shown = arguments | {"observe": observe_for(policy)}
+            if policy.observes == "delayed":
+                shown["reveal"] = "after"
+            try:
+                small = fb.make(name, max_cycles=100, **shown)
+            except ValueError:  # a context that is drawn anew can't be observed; fixed ones can't be revealed
                 continue
-            shown = arguments | ({"observe": "context"} if policy.observes == "context" else {})
+            if fb.why_not(policy, small, network="ring"):
+                continue
             variants: dict[str, tuple[int, int, dict[str, Any]]] = {"plain": (1, 2000, {})}
             if problem == "MovieLens" and label.startswith("Fed-"):
                 variants["long"] = (2, 2**13, {})

@@ -73,7 +73,10 @@ def fault(*sides, **keywords):
 
 def test_an_honest_policy_has_no_fault():
     summary = check_policy(Spoilt())
-    assert "no fault found on hidden contexts, one agent, one arm, shared accounts, resampled contexts" in summary
+    assert (
+        "no fault found on hidden contexts, one agent, one arm, shared accounts, the same arms, resampled contexts"
+        in summary
+    )
 
 
 def test_the_checker_is_public():

@@ -1,5 +1,6 @@
 """What every registered policy keeps: cost, horizon, independence of rows, stopping and resuming, stepping."""
 
+from functools import cache
 from importlib.metadata import entry_points
 
 import numpy as np
@@ -7,44 +8,50 @@ import pytest
 from histories import assert_same_history
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from playable import D, K, M, home
 from scripted import Permuted, PermutedBandit, ScriptedBandit, table
 
 import fedbandit_envs as fb
 from fedbandit_envs import storage
+from fedbandit_envs.protocol.policy import partner_of
+from fedbandit_envs.protocol.registry import policy_class
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.testing.check import check_policy
 
-M, K, D = 5, 4, 3
-PROBLEM = fb.Synthetic(num_agents=M, num_arms=K, dim=D, context_std=0.1)
 PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE")
-SILENT = ("Local-Thompson", "Local-UCB", "UCB1", "KK-UCB", "Oracle", "Uniform")
-PEERS = ("DDUCB", "Gossip-UCB", "coop-UCB2")
 # These deal out arms, admit agents or draw edges by number: other numbers, another run.
-NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round", "Gossip-UCB")
-
-STEP_BY_STEP = ("Local-UCB", "UCB1", "Pooled-UCB", "KK-UCB", "DisLinUCB", *PEERS)
+NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round", "Limited-Interaction", "Gossip-UCB")
+FEW_ROUNDS = ("Multi-Round", "One-Round", "Limited-Interaction")  # far apart
 
 POLICIES = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
+PEERS = [name for name in POLICIES if partner_of(policy_class(name)) == "peers"]
+SILENT = [name for name in POLICIES if partner_of(policy_class(name)) == "nobody"]
 every_policy = pytest.mark.parametrize("name", POLICIES)
 phased = pytest.mark.parametrize("name", PHASED)
 
 
-def observed(name):
-    return "context" if fb.make_policy(name).observes == "context" else "distribution"
+@cache
+def steps_singly(name):
+    """Whether the agents decide at each step, or nearly so."""
+    history = play(make(name, 50), name, seed=0, record=True)
+    return sum(turn.plan.length > 0 for turn in history.exchanges) > 25
 
 
 def long(name):
     """A horizon at which phased policies have eliminated arms, and others have not taken too many turns."""
-    return 110 if name in STEP_BY_STEP else 2**14
+    return 110 if steps_singly(name) else 2**14
 
 
-def make(name, horizon=None, problem=PROBLEM):
-    horizon = horizon or long(name)
-    return fb.HiddenContextBandit(problem, max_cycles=horizon, observe=observed(name))
+def make(name, horizon=None, problem=None):
+    """A small environment that the policy can play; `problem` is for those that play usual problems."""
+    label, own, shown = home(name)
+    chosen = own if problem is None or label != "hidden contexts" else problem
+    return fb.HiddenContextBandit(chosen, max_cycles=horizon or long(name), **shown)
 
 
 def scripted(name, rewards):
-    return ScriptedBandit(PROBLEM, rewards, max_cycles=rewards.shape[2], observe=observed(name))
+    _, problem, shown = home(name)
+    return ScriptedBandit(problem, rewards, max_cycles=rewards.shape[2], **shown)
 
 
 def play(env, name, **how):
@@ -212,11 +219,15 @@ def test_the_run_is_the_same_bit_for_bit_however_the_agents_are_split(name, bloc
     assert_same_run(whole, play(make(name), name, seed=4, record=True, blocks=blocks))
 
 
-@pytest.mark.parametrize("name", sorted(set(POLICIES) - set(NUMBERED)))
+# A stream draws the contexts of all agents by their numbers: other numbers, other contexts.
+@pytest.mark.parametrize(
+    "name", [name for name in POLICIES if name not in NUMBERED and home(name)[0] != "revealed contexts"]
+)
 def test_other_numbers_for_the_same_agents_change_nothing_but_rounding(name):
     order = (3, 0, 4, 1, 2)
     rewards = table(M, K, long(name))
-    env = PermutedBandit(Permuted(PROBLEM, order), rewards[list(order)], max_cycles=long(name), observe=observed(name))
+    _, problem, shown = home(name)
+    env = PermutedBandit(Permuted(problem, order), rewards[list(order)], max_cycles=long(name), **shown)
     plain = play(scripted(name, rewards), name, seed=5, record=True)
     ring = [(order.index(agent), order.index((agent + 1) % M)) for agent in range(M)]
     permuted = play(env, name, seed=5, record=True, network=ring)
@@ -265,7 +276,7 @@ def test_rewards_of_one_agent_change_no_report_of_another_before_the_next_broadc
             for agent in others:
                 np.testing.assert_equal(rows_of(one.up, agent), rows_of(two.up, agent))
         assert tainted
-        assert answered or name in (*SILENT, "DisLinUCB", "Multi-Round")  # the last has few rounds, far apart
+        assert answered or name in (*SILENT, "DisLinUCB", *FEW_ROUNDS)
 
 
 # --- stopping and resuming -------------------------------------------------------------------------------------------
@@ -281,7 +292,7 @@ def finished(rounds):
 @pytest.mark.parametrize("stepwise", [False, True], ids=["bulk", "stepwise"])
 def test_a_run_stopped_after_any_round_and_rebuilt_from_the_disk_is_the_same_run(name, stepwise, tmp_path):
     def rounds(blocks):
-        env, policy = make(name, 60 if stepwise or name in STEP_BY_STEP else 2**14), fb.make_policy(name)
+        env, policy = make(name, 60 if stepwise or steps_singly(name) else 2**14), fb.make_policy(name)
         return fb.CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, record=True, network="ring")
 
     whole = rounds(None)
