@@ -20,7 +20,8 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, partner_of
 from fedbandit_envs.protocol.registry import policy_class
 
-REGISTERED = [name for name in policy_names() if not name.startswith("Test-")]
+NAMES = [name for name in policy_names() if not name.startswith("Test-")]
+REGISTERED = [name for name in NAMES if not policy_class(name).shares_arms]  # those play another kind of environment
 PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers"]
 # The clients of a federation know a server only, and contexts that stay.
 POLICIES = [name for name in REGISTERED if name not in PEERS and home(name)[0] == "hidden contexts"]

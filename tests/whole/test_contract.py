@@ -23,7 +23,9 @@ PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Thet
 NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round", "Limited-Interaction", "Gossip-UCB")
 FEW_ROUNDS = ("Multi-Round", "One-Round", "Limited-Interaction")  # far apart
 
-POLICIES = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
+ALL = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
+# Policies for shared arms play another kind of environment, and are tested with it.
+POLICIES = [name for name in ALL if not policy_class(name).shares_arms]
 PEERS = [name for name in POLICIES if partner_of(policy_class(name)) == "peers"]
 SILENT = [name for name in POLICIES if partner_of(policy_class(name)) == "nobody"]
 every_policy = pytest.mark.parametrize("name", POLICIES)
