@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
-from fedbandit_envs.rounds.playing import play
+from fedbandit_envs.shards.playing import play
 
 # Curves that say how the agents stand, and start anywhere.
 STATES = ("active_arms", "settled_share", "wrong_share", "admitted", "simple_regret", "wrong_recommended")
