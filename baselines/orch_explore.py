@@ -73,7 +73,7 @@ def width(pulls: FloatArray, delta: float) -> FloatArray:
     """phi(x) = sqrt((1 + 1/x) ln(2 sqrt(x + 1) / delta) / (2 x)), for x = `pulls` of at least 1.
 
     >>> round(float(width(np.array([1.0]), 0.5)[0]), 4)
-    1.3165
+    1.3164
     """
     return np.sqrt((1 + 1 / pulls) * np.log(2 * np.sqrt(pulls + 1) / delta) / (2 * pulls))
 

@@ -15,6 +15,7 @@ from refusals import assert_refused
 
 import fedbandit_envs as fb
 from fedbandit_envs.envs.episode import Episode
+from fedbandit_envs.envs.ids import COUPLED, short_name
 
 
 def ours(registry):
@@ -29,12 +30,14 @@ OBSERVE = ("distribution", "context")
 OBSERVATIONS = ("features", "distribution", "statistics")
 SMALL = {"num_agents": 3, "max_cycles": 40}
 GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # whose mu_i do not depend on the seed
+SAME_START = (*GIVEN, "fedbandit/SharedArms-v0")  # whose first observations do not depend on the seed
 
 
 def test_each_environment_is_in_each_registry():
     assert ours(fb.environment_ids()) == PARALLEL_IDS == AEC_IDS
-    assert sorted([*PARALLEL_IDS, *AGENT_IDS]) == GYMNASIUM_IDS
-    assert [name.replace("-Agent", "") for name in AGENT_IDS] == PARALLEL_IDS
+    apart = [name for name in PARALLEL_IDS if name not in COUPLED]  # their agents can be played one by one
+    assert sorted([*apart, *AGENT_IDS]) == GYMNASIUM_IDS
+    assert [name.replace("-Agent", "") for name in AGENT_IDS] == apart
 
 
 @pytest.mark.parametrize("observe", OBSERVE)
@@ -52,9 +55,7 @@ def test_aec_environment_passes_the_checks_of_pettingzoo(name, observe):
     seed_test(lambda: pettingzoo.make("aec", name, observe=observe, **SMALL), num_cycles=50)
 
 
-@pytest.mark.parametrize(
-    "module", ["synthetic_v0", "movielens_v0", "household_v0", "linear_v0", "multiarmed_v0", "file_v0"]
-)
+@pytest.mark.parametrize("module", [f"{short_name(name).lower()}_v0" for name in PARALLEL_IDS])
 def test_module_form_makes_the_same_environments(module):
     forms = __import__(f"fedbandit_envs.{module}", fromlist=["env"])
     parallel, aec = forms.parallel_env(**SMALL), forms.env(**SMALL)
@@ -83,22 +84,23 @@ def test_same_seed_gives_the_same_rollout_and_another_seed_another_one(name, obs
     # 40 steps an episode: the 200 steps go through several episodes, whose instances follow from the first seed.
     first, again, other = (rollout(fb.make(name, observe=observe, **SMALL), seed=seed, steps=200) for seed in (7, 7, 8))
     assert data_equivalence(first, again, exact=True)
-    assert not data_equivalence(first[0], other[0]) or name in GIVEN
+    assert not data_equivalence(first[0], other[0]) or name in SAME_START
     assert not data_equivalence([step[1] for step in first], [step[1] for step in other])
 
 
 @pytest.mark.parametrize("name", PARALLEL_IDS)
 def test_reset_without_a_seed_goes_on_to_a_new_instance(name):
     env = fb.make(name, **SMALL)
-    env.reset(seed=1)
-    first = env.instance.means
-    env.reset()
-    second = env.instance.means
-    env.reset(seed=1)
-    assert np.array_equal(env.instance.means, first)
+
+    def means(seed=None):
+        env.reset(seed=seed)
+        truth = env.truth if name in COUPLED else env.instance
+        return truth.means
+
+    first, second = means(seed=1), means()
+    assert np.array_equal(means(seed=1), first)
     assert not np.array_equal(second, first)
-    env.reset()
-    assert np.array_equal(env.instance.means, second)
+    assert np.array_equal(means(), second)
 
 
 def test_noise_does_not_depend_on_what_is_pulled_and_instance_not_on_the_noise():

@@ -10,6 +10,7 @@ from pettingzoo.utils.conversions import parallel_to_aec
 from refusals import assert_refused
 
 import fedbandit_envs as fb
+from fedbandit_envs.envs.ids import COUPLED
 from fedbandit_envs.envs.views import AgentsVectorEnv
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.stepping import pulls_throughout
@@ -29,7 +30,7 @@ def linear(**keywords):
 
 
 @stacks
-@pytest.mark.parametrize("name", fb.environment_ids())
+@pytest.mark.parametrize("name", [name for name in fb.environment_ids() if name not in COUPLED])
 def test_wrapped_environment_passes_the_checks_of_pettingzoo(stack, name):
     def env():
         return stack(fb.make(name, num_agents=2, max_cycles=20))
