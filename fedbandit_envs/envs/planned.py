@@ -46,8 +46,8 @@ class PlannedBandit(EpisodicBandit):
             seed = derived_seed(self.episode_seed, Stream.POLICY)
             randomness = Randomness(seed, Stream.POLICY, self._shape.num_agents, self._rows)
             view = episode.lasting.view(self.max_cycles, randomness, observe)
-            if self.segment_steps == 1:
-                view = replace(view, constants=replace(view.constants, context="streaming"))
+            if episode.segments is not None:
+                view = replace(view, constants=episode.segments.constants(view.constants))
             self._views[observe] = view
         view = self._views[observe]
         return view if episode.segments is None else self.view_at(episode.steps, view)
