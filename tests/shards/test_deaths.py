@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from histories import assert_same_history
@@ -27,7 +28,7 @@ def make(name, horizon=300):
 class Mortal(hosts.Here):
     """A shard in this process that dies of itself before some requests, as if its process had been killed."""
 
-    deaths: set[int] = set()  # the numbers of the requests, of all shards together, after which one dies
+    deaths: ClassVar[set[int]] = set()  # the numbers of the requests, of all shards together, after which one dies
     asked = 0
 
     def send(self, request):
