@@ -59,7 +59,8 @@ def _play(
         environments[policy.observes] = experiment.environment_for(policy)
     network = experiment.network or None
     environment = environments[policy.observes]
-    history = play(environment, policy, seed=seed, record=audit, faults=experiment.faults(), network=network)
+    how: dict[str, Any] = {"faults": experiment.faults(), "network": network, "shards": experiment.shards or None}
+    history = play(environment, policy, seed=seed, record=audit, **how)
     return summary(history) | ({"audit": audited(history)} if audit else {})
 
 

@@ -20,6 +20,7 @@ class Journal:
     >>> journal.clear()
     >>> list(journal)
     []
+    >>> journal.close()
     """
 
     def __init__(self) -> None:
