@@ -137,21 +137,27 @@ class ShardedPart:
 
     def kept(self) -> Kept:
         """What was kept of the run so far, shard after shard."""
-        gathered = [_Columns(self.constants.num_agents) for _ in range(1 + len(Marks._fields))]
+        tables: list[IntArray] = []
+        marks = [_Columns(self.constants.num_agents) for _ in Marks._fields]
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
         for keeper, border in zip(self.keepers, self._shards, strict=True):
             keeper.look("kept")  # one after the other: together they are large
             own: Kept = keeper.answer()
             steps = own.steps
-            for column, array in zip(gathered, (own.pulls, *own.marks), strict=True):
+            if not tables:
+                shape = self.constants.num_agents, self.constants.num_arms
+                tables = [np.empty(shape, dtype=table.dtype) for table in own.tables]
+            for table, rows in zip(tables, own.tables, strict=True):
+                table[slice(*border)] = rows
+            for column, array in zip(marks, own.marks, strict=True):
                 column.put(border, array)
             for kind, regret in own.summed.items():
                 summed.setdefault(kind, _Columns(self.constants.num_agents)).put(border, regret)
-        pulls, *marks = (column.whole for column in gathered)
         gaps = {} if changes(self._task.problem) else GapTables(self._task.problem, self._task.seed, self._shards)
         regrets: dict[str, FloatArray] = {kind: column.whole for kind, column in summed.items()}
-        return Kept(steps, read_only(pulls), Marks(*marks), gaps, regrets)
+        stood = Marks(*(column.whole for column in marks))
+        return Kept(steps, tuple(map(read_only, tables)), stood, gaps, regrets)
 
     def truth(self) -> tuple[BanditInstance, View]:
         """The problem with its truth and what the agents were shown, drawn again in this process."""
@@ -181,16 +187,16 @@ class ShardedPart:
 
 
 class _Columns:
-    """An array (C, M, ...) that is filled shard by shard, so that no part of it is there twice for long."""
+    """An array (C, M) that is filled shard by shard, so that no part of it is there twice for long."""
 
     def __init__(self, num_agents: int):
         self._num_agents = num_agents
         self.whole: Any = None
 
     def put(self, border: Border, own: Any) -> None:
-        """Fill in the agents of a shard, (C, n, ...)."""
+        """Fill in the agents of a shard, (C, n)."""
         if self.whole is None:
-            self.whole = np.empty((len(own), self._num_agents, *own.shape[2:]), dtype=own.dtype)
+            self.whole = np.empty((len(own), self._num_agents), dtype=own.dtype)
         self.whole[:, border[0] : border[1]] = own
 
 
