@@ -14,3 +14,13 @@ def what_is_old_is_left_out_of_garbage_collection() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def plain_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports with a line in place of each plot: drawing is most of the work, and many tests need the words only."""
+
+    def line(figure: object, name: str, labels: list[str], caption: str) -> str:
+        return f'<svg role="img" aria-label="{caption}"></svg>'
+
+    monkeypatch.setattr("fedbandit_envs.reports.sections.inline_svg", line)

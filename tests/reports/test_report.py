@@ -57,16 +57,6 @@ def text(result: fb.Result, tmp_path_factory: pytest.TempPathFactory) -> str:
     return fb.report(result, tmp_path_factory.mktemp("report") / "a" / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def plain_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages with a line in place of each plot: drawing is most of the work, and some tests read the words only."""
-
-    def line(figure: object, name: str, labels: list[str], caption: str) -> str:
-        return f'<svg role="img" aria-label="{caption}"></svg>'
-
-    monkeypatch.setattr("fedbandit_envs.reports.sections.inline_svg", line)
-
-
 def test_the_page_has_every_section(text: str) -> None:
     found = re.findall(r'<section id="([\w-]+)"', text)
     assert found == ["summary", "regret", "differences", "communication", "agents", "active", "audits", "settings"]
