@@ -152,11 +152,6 @@ def test_a_run_step_by_step_is_a_run(policy):
     assert rounds.history().pulls[-1].sum(axis=1).tolist() == [150] * 7
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=["coop-UCB2", "DDUCB", "Gossip-UCB"])
-def test_peer_policies_keep_the_contract(policy):
-    assert "no fault found" in fb.testing.check_policy(policy)
-
-
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_ledger_counts_what_the_formulas_say(network):
     K = len(MEANS)

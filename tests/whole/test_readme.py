@@ -39,6 +39,7 @@ def test_python_blocks_run_when_pasted(title, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_quick_start_of_the_shell_runs(tmp_path):
     lines = commands("Quick start")
     assert [line.split()[1] for line in lines] == ["run", "compare", "compare", "plot", "report", "sweep", "audit"]
