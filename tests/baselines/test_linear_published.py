@@ -74,7 +74,7 @@ def assert_ordered(found):
 
 @pytest.mark.slow
 def test_kirschner_and_krause_what_is_known_helps():
-    """Exact < observed < hidden, against the arm that is best for what is shown when contexts are hidden."""
+    """Exact < observed < hidden, paid at the context that came, as in their experiments: exact can be negative."""
     kinds = [("KK-UCB", "context"), ("KK-UCB-Observed", "distribution"), ("KK-UCB", "distribution")]
     policies = [(fb.make_policy(name, sigma=0.3), observe) for name, observe in kinds]
     assert_ordered(ends(policies, 12, num_agents=4, context_std=0.2))
