@@ -49,6 +49,14 @@ _OWN = (
     "One-Round",
     "Limited-Interaction",
     "OrchExplore",
+    "Lin-Hidden",
+    "Lin-Delayed",
+    "FedLinUCB",
+    "Async-LinUCB",
+    "Weighted-DisLinUCB",
+    "Residual-LinUCB",
+    "DELB",
+    "Feature-Selection",
 )
 
 
