@@ -152,7 +152,8 @@ class Neighbourhood:
     """What a block of n agents knows about the network: `view.network` of a policy that talks to peers.
 
     A message that arrives has an axis of D columns after that of the agents: column c of agent i holds what its
-    neighbour `neighbours[i, c]` sent, where the mask in `present` says that it arrived.
+    neighbour `neighbours[i, c]` sent, where the mask in `present` says that it arrived. An array whose delivery reaches
+    one neighbour at most has one column.
 
     >>> view = Network.of("path", 3).around(np.array([0, 1]))
     >>> view.neighbour_degrees
@@ -197,24 +198,47 @@ class Neighbourhood:
         """The part of some of these agents."""
         return Neighbourhood(self.graph, self.agents[index])
 
-    def mixed(self, own: FloatArray, received: FloatArray, arrived: BoolArray) -> FloatArray:
-        """One step of averaging with the mixing matrix P = I - Laplacian / (D + 1).
+    @property
+    def pair_weights(self) -> FloatArray:
+        """(n, D) weights that need no number of the whole network: 1 / (1 + the larger degree of the two), else 0.
 
-        What did not arrive leaves its weight with the agent's own row. The sum over all agents stays the same, also
-        when edges fail, because an edge that fails does so in both directions.
+        >>> Network.of("path", 3).around(np.array([0, 1])).pair_weights.round(3)
+        array([[0.333, 0.   ],
+               [0.333, 0.333]])
+        """
+        return np.where(self.present, 1 / (1 + np.maximum(self.neighbour_degrees, self.degrees[:, None])), 0.0)
+
+    def mixed(
+        self, own: FloatArray, received: FloatArray, arrived: BoolArray, weights: FloatArray | None = None
+    ) -> FloatArray:
+        """One step of averaging with the neighbours, by default with the matrix P = I - Laplacian / (D + 1).
+
+        An agent's own row has the weight that is left to 1, and that of what did not arrive. If the weights of both
+        ends of an edge are equal, the sum over all agents stays the same, also when edges fail, because an edge that
+        fails does so in both directions.
 
         Args:
             own: (n, k) the agents' own rows, as they sent them.
             received: (n, D, k) the rows of the neighbours.
             arrived: (n, D) which of them arrived.
+            weights: (n, D) the weight of each neighbour; None: 1 / (D + 1) for all.
 
         >>> view = Network.of("path", 3).around(np.array([0]))
         >>> view.mixed(np.array([[3.0]]), np.array([[[6.0], [0.0]]]), np.array([[True, False]]))
         array([[4.]])
         """
-        weight = 1 / (self.largest_degree + 1)
-        kept = 1 - weight * np.add.reduce(arrived, axis=1)
-        return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", arrived.astype(np.float64), received)
+        if weights is None:
+            weight = 1 / (self.largest_degree + 1)
+            kept = 1 - weight * np.add.reduce(arrived, axis=1)
+            return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", arrived.astype(np.float64), received)
+        used = np.where(arrived, weights, 0.0)
+        total = np.add.reduce(used, axis=1)
+        if not (np.minimum.reduce(used, axis=None, initial=0) >= 0 and np.maximum.reduce(total) <= 1 + 1e-9):
+            raise ValueError(
+                f"weights: expected ones of at least 0 whose sum over the neighbours is at most 1, got "
+                f"{np.min(used):g} and a sum of {np.max(total):g}; what is left to 1 is the weight of the agent itself"
+            )
+        return (1 - total)[:, None] * own + np.einsum("nd,ndk->nk", used, received)
 
 
 def _plain_array(value: Any) -> Any:
@@ -239,8 +263,13 @@ def _of_graph(graph: Any) -> Network:
 
 
 def _of_adjacency(matrix: Any) -> Network:
-    """The network of an adjacency matrix (M, M); entries that are not 0 are edges."""
+    """The network of an adjacency matrix (M, M), which holds 1 for an edge and else 0."""
     links = matrix != 0
+    if not np.array_equal(matrix, links):
+        raise ValueError(
+            f"network: expected an adjacency matrix of 0 and 1, got {matrix[matrix != links][0]:g} in it; a network "
+            "has no weights, since policies choose their own: use matrix != 0, without its diagonal"
+        )
     if not np.array_equal(links, links.T):
         one, other = np.argwhere(links & ~links.T)[0]
         raise ValueError(

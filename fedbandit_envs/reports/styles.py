@@ -49,6 +49,11 @@ _OWN = (
     "One-Round",
     "Limited-Interaction",
     "OrchExplore",
+    "coop-UCL",
+    "Private-Gossip-UCB",
+    "Dec-UCB",
+    "GosInE",
+    "DCB",
 )
 
 
