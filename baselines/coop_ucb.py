@@ -68,7 +68,8 @@ class CoopAgents(PeerAgents):
 
     def choose(self) -> IntArray:
         """The arm with the largest index; ties go to the first arm."""
-        counts, sums = np.split(self.totals, 2, axis=1)
+        num_arms = self.view.constants.num_arms
+        counts, sums = self.totals[:, :num_arms], self.totals[:, num_arms:]
         return first_largest(self.indices(np.maximum(counts, FEWEST), sums))
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:

@@ -228,9 +228,9 @@ class Neighbourhood:
         array([[4.]])
         """
         if weights is None:
-            weight = 1 / (self.largest_degree + 1)
-            kept = 1 - weight * np.add.reduce(arrived, axis=1)
-            return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", arrived.astype(np.float64), received)
+            weight, counted = 1 / (self.largest_degree + 1), arrived.astype(np.float64)
+            kept = 1 - weight * np.einsum("nd->n", counted)
+            return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", counted, received)
         used = np.where(arrived, weights, 0.0)
         total = np.add.reduce(used, axis=1)
         if not (np.minimum.reduce(used, axis=None, initial=0) >= 0 and np.maximum.reduce(total) <= 1 + 1e-9):

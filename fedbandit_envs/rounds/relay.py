@@ -124,13 +124,14 @@ class ViaGraph:
             if way not in over:
                 over[way] = self._way(way, rows, links, number)
             source, arrives, _ = over[way]
-            arrays[name], present[name] = array[source], arrives
+            arrays[name], present[name] = array.take(source, axis=0), arrives
             if name in sent.present:  # masks combine with the senders' own
-                own = sent.present[name][source]
+                own = sent.present[name].take(source, axis=0)
                 present[name] = own & arrives.reshape(arrives.shape + (1,) * (own.ndim - 2))
         down = Message(sent.kind, arrays, self._agents, present)
         used = reduce(np.bitwise_or, [slots for *_, slots in over.values()]) if over else links
-        self.ledger.charge_peers(down, np.add.reduce(used, axis=1, dtype=np.int64))
+        whole = used is self._network.present
+        self.ledger.charge_peers(down, self._network.degrees if whole else used.sum(axis=1, dtype=np.int64))
         return down
 
     def _way(self, way: str, rows: IntArray, links: BoolArray, number: int) -> tuple[IntArray, BoolArray, BoolArray]:
