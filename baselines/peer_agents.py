@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.network import Neighbourhood
+from fedbandit_envs.protocol.neighbourhood import Neighbourhood
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide
 

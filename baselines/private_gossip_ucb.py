@@ -27,9 +27,9 @@ class PrivateGossipUCB(GossipUCB):
     epsilon-differentially private. Rewards are clipped to [low, high], without which there is no privacy. The bonus
     grows with the noise. Use it to see what privacy costs. Its constants are larger still than those of Gossip-UCB:
     it needs about 10^6 steps, or a small `scale`. It sends as much as Gossip-UCB.
-    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Two things differ: the
-    first rewards are noisy too, without which they would be sent as they are; and epsilon is shared by the levels that
-    the tree really has, where the paper takes the logarithm of T.
+    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Three things differ:
+    the first rewards are noisy too, else they would be sent as they are; so the bonus has ln(n + 1) for ln n, which is
+    0 after one pull; and epsilon is shared by the levels that the tree really has, where the paper takes log2 T.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, num_arms=4, max_cycles=100)
@@ -88,5 +88,5 @@ class PrivateGossipUCBAgents(GossipUCBAgents):
         constants, policy, log = self.view.constants, self.policy, math.log(t)
         n = np.maximum(self.pulls, 1)
         private = 128 * constants.num_agents * math.log(constants.horizon) ** 2 * log / policy.epsilon**2
-        square = 2 * constants.num_agents * log * (private * np.log(n) / n**2 + 1 / n)
+        square = 2 * constants.num_agents * log * (private * np.log1p(n) / n**2 + 1 / n)
         return (policy.high - policy.low) * policy.scale * np.sqrt(square)
