@@ -38,6 +38,7 @@ def test_coop_ucl_plays_the_largest_quantile_of_its_posterior(prior):
         assert side.choose().tolist() == expected
 
 
+@pytest.mark.slow
 def test_a_prior_that_is_right_costs_less_than_none_and_a_wrong_one_more():
     """Means of 30 runs; the differences are many standard errors, and seeds are fixed."""
     env = common_arms([1.0, 0.9, 0.8, 0.7], 5, 200)

@@ -34,7 +34,7 @@ def test_one_step_of_coop_ucb2_on_a_path_of_three_by_hand():
     env.reset(seed=0)
     view = fb.CommunicationRounds(env, CoopUCB2(), network="path")
     view.start(0)
-    agents = CoopUCB2Agents(CoopUCB2(), view._view)
+    agents = CoopUCB2Agents(CoopUCB2(), view._part.view)
     agents.begin(np.ones((3, 2), dtype=np.int64), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
     hits = np.array([[1, 0], [0, 1], [1, 0]])
     sent = agents.learn(hits, hits * np.array([[2.0], [1.0], [4.0]]))
@@ -135,7 +135,7 @@ def test_a_run_is_the_same_in_any_blocks_and_after_any_stop(policy, faults):
         rounds = rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
         while not rounds.done:
             rounds.advance()
-            if rounds._taken in (20, 21, 90):
+            if rounds._part.taken in (20, 21, 90):
                 state, rounds = rounds.snapshot(), rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
                 rounds.restore(state)
         assert bytes_of(rounds.history()) == expected
