@@ -115,11 +115,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _make_network(self) -> Network | None:
         if partner_of(type(self.policy)) != "peers":
             return None
-        return Network.of(self._given_network, self.constants.num_agents, self.bandit.episode_seed)
+        return Network.of(self._given_network, self.constants.num_agents, self.seed)
 
     def _make_carrier(self) -> Carrier:
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
-        seed = self.bandit.episode_seed
+        seed = self.seed
         if self.network is not None:
             return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed)
         server = self._server_side(ServerView.of_run(self.constants, seed))
@@ -133,6 +133,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """The agent sides, one for each block."""
         self._check_started()
         return self._part.sides
+
+    @property
+    def seed(self) -> int:
+        """The seed of the episode."""
+        return self.bandit.episode_seed
 
     @property
     def done(self) -> bool:
@@ -230,7 +235,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._check_started()
         return {
             "run": run_fingerprint(self.policy, self.constants, self.network),
-            "seed": str(self.bandit.episode_seed),
+            "seed": str(self.seed),
             "idle": self._idle,
             "carrier": self.carrier.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),
