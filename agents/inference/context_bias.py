@@ -19,6 +19,11 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import View
 
+# However well the other arms' rewards tell the context, a report counts as if this share of the bias's variance were
+# left. Reports about inferred features confirm each other up to one linear map of all theta, which only the distance of
+# x from psi pins. Without a floor their weights grow as pulls do, and V goes to 0 along that map, too.
+_LEAST_LEFT = 0.09
+
 
 @dataclass(frozen=True, eq=False)
 class OthersEstimate:
@@ -122,7 +127,8 @@ def inferred_features(
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
     spread = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
-    return x, np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
+    tau2 = np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
+    return x, np.maximum(tau2, _LEAST_LEFT * bias_variances(view, theta, V))
 
 
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
