@@ -100,7 +100,14 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
 
 
 def inferred_features(
-    view: View, prior: Belief, theta: FloatArray, V: FloatArray, pulls: IntArray, sums: FloatArray, noise: FloatArray
+    view: View,
+    prior: Belief,
+    theta: FloatArray,
+    V: FloatArray,
+    bias: FloatArray,
+    pulls: IntArray,
+    sums: FloatArray,
+    noise: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """The features x that agents report for each arm: the mean of phi(a, c) given the rewards of all other arms.
 
@@ -114,6 +121,7 @@ def inferred_features(
         prior: their belief before own rewards.
         theta: the server's estimate, (K, d).
         V: its covariance, (K, d, d).
+        bias: the mean of <theta_a, phi - psi>^2, (n, K).
         pulls: how often each arm was pulled, (n, K).
         sums: the sums of the rewards, (n, K).
         noise: the variance of one reward about its mean, (n, K).
@@ -123,12 +131,12 @@ def inferred_features(
     """
     root = view.distribution.common_root(view.feature_map)
     if root is None:
-        return view.psi, bias_variances(view, theta, V)
+        return view.psi, bias
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
     spread = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
     tau2 = np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
-    return x, np.maximum(tau2, _LEAST_LEFT * bias_variances(view, theta, V))
+    return x, np.maximum(tau2, _LEAST_LEFT * bias)
 
 
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
