@@ -15,18 +15,22 @@ from fedbandit_envs.envs.ids import COUPLED
 SHOWN_STEPS = 2000
 OBSERVATION = """The observation is the distribution of the agent's context, never the context itself.
 `observe="context"` shows the context (the exact setting)."""
-SHARED_OBSERVATION = (
-    "There are no contexts: `total` is what the agent's arm has paid in all, `load` how many agents were on it."
-)
+SHARED_OBSERVATION = """There are no contexts: `total` is what the agent's arm has paid in all, `load` how many agents
+were on it."""
 REWARD = r"An agent that pulls arm $a$ is paid $\langle\theta_a, \phi(a, c_i)\rangle$ plus noise."
 SHARED_REWARD = r"An agent on arm $a$ is paid its equal part of what the arm pays to all agents there."
-SHARED_REGRET = (
-    "There is one kind: what all agents together lose against the best assignment. Each carries the same part."
-)
-CHANGING = "Contexts are new at each step here, and nobody can see them: `regret` is the same as `distribution_regret`."
+SHARED_REGRET = """There is one kind: what all agents together lose against the best assignment. Each agent carries the
+same part of it."""
+CHANGING = """Contexts are new at each step here, and nobody can see them: `regret` is the same as
+`distribution_regret`."""
 SHARED_ARGUMENTS = 'It takes `render_mode` ("ansi") too.'
-COMMON_ARGUMENTS = """Every environment takes `observe` ("distribution" or "context"), `reveal` ("never" or "after": whether contexts that change
-at each step are revealed after it) and `render_mode` ("ansi", "rgb_array" or "human") too."""
+COMMON_ARGUMENTS = """Every environment takes three more: `observe` ("distribution" or "context"), `reveal` ("never" or
+"after": whether contexts that change at each step are revealed after it), and `render_mode` ("ansi", "rgb_array" or
+"human")."""
+RENDERED = """What `render_mode="rgb_array"` shows after {steps} steps of {name} with the default arguments: a row is an
+agent, a column an arm, and a mark stands at the arm that is best for the agent. Of many agents only some are shown."""
+LOADS = """How many agents were on each arm, on average over the second half of {steps} steps of {name}, beside the best
+assignment, which no agent knows."""
 
 
 def slug(id: str) -> str:

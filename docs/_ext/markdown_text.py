@@ -45,9 +45,11 @@ def with_imports(example: str) -> str:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     given = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", ())}
     lines = [line for name, line in MODULES.items() if name in used - given]
-    for package in (fedbandit_envs, fedbandit_agents, fedbandit_baselines):
-        if names := sorted((used - given) & set(package.__all__)):
-            lines.append(f"from {package.__name__} import {', '.join(names)}")
+    public = {
+        package.__name__: sorted((used - given) & set(package.__all__))
+        for package in (fedbandit_envs, fedbandit_agents, fedbandit_baselines)
+    }
+    lines += [f"from {package} import {', '.join(names)}" for package, names in public.items() if names]
     return "\n".join([*(f">>> {line}" for line in lines), example])
 
 
