@@ -184,11 +184,7 @@ def draw(id: str, file: Path) -> tuple[fb.History, str]:
     env, name = fb.make(id, max_cycles=SHOWN_STEPS, render_mode="rgb_array"), players(id)[-1]
     history = fb.play(env, fb.make_policy(name), seed=0)
     image.imsave(file, np.asarray(env.render()))
-    return (
-        history,
-        f"""What `render_mode="rgb_array"` shows after {SHOWN_STEPS} steps of {name} with the default arguments: a row is an
-agent, a column an arm, and a mark stands at the arm that is best for the agent. Of many agents only some are shown.""",
-    )
+    return history, RENDERED.format(steps=SHOWN_STEPS, name=name)
 
 
 def draw_loads(id: str, file: Path) -> tuple[fb.History, str]:
@@ -205,8 +201,4 @@ def draw_loads(id: str, file: Path) -> tuple[fb.History, str]:
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(file, dpi=120)
-    return (
-        history,
-        f"""How many agents were on each arm, on average over the second half of {SHOWN_STEPS} steps of {name}, beside the
-best assignment, which no agent knows.""",
-    )
+    return history, LOADS.format(steps=SHOWN_STEPS, name=name)
