@@ -64,7 +64,7 @@ from .protocol.knowledge import Constants as Constants
 from .protocol.knowledge import ServerView as ServerView
 from .protocol.knowledge import View as View
 from .protocol.messages import Message as Message
-from .protocol.network import Neighbourhood as Neighbourhood
+from .protocol.neighbourhood import Neighbourhood as Neighbourhood
 from .protocol.network import Network as Network
 from .protocol.plans import Feedback as Feedback
 from .protocol.plans import Plan as Plan

@@ -21,7 +21,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, instructions, profile, runs, scale, scaling, stepping
+from benchmarks import inference, instructions, peers, profile, runs, scale, scaling, stepping
 from benchmarks.measure import Row, show
 
 SUBJECTS = (
@@ -34,6 +34,7 @@ SUBJECTS = (
     "agents",
     "horizon",
     "sizes",
+    "peers",
     "imports",
     "reproduce",
     "instructions",
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         "policies": stepping.policies,
         "inference": inference.inference,
         "sizes": scaling.sizes,
+        "peers": peers.peers,
         "imports": scaling.imports,
         "reproduce": runs.evaluation,
         "instructions": instructions.instructions,

@@ -143,7 +143,13 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def done(self) -> bool:
         """Whether the horizon is reached."""
         self._check_started()
-        return self._part.taken >= self.constants.horizon
+        return self.taken >= self.constants.horizon
+
+    @property
+    def taken(self) -> int:
+        """The number of steps that the run has taken so far."""
+        self._check_started()
+        return self._part.taken
 
     def _check_started(self) -> None:
         if not self._started:
