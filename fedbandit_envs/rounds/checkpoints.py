@@ -59,7 +59,7 @@ class Checkpoints:
 
     def take(self, step: int, marks: Marks) -> None:
         """Write down the pulls, and how the agents stand."""
-        kept = (mark if mark.strides == (0,) else mark.astype(self._kind) for mark in marks)
+        kept: list[Any] = [mark if mark.strides == (0,) else mark.astype(self._kind) for mark in marks]
         self._taken.append((step, read_only(self.pulls.astype(self._kind)), Marks(*kept)))
         if self._changing:
             self._regrets.append(self.regret.copy())

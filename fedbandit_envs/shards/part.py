@@ -200,12 +200,9 @@ class _Columns:
         self.whole[:, border[0] : border[1]] = own
 
 
-_NO_ROWS = np.empty(0, dtype=np.int64)
-
-
 def _rows_for(down: Message | None, rows: IntArray) -> SlimMessage | None:
-    """The part of a message for these agents: without rows if it is for others only, as step agents must know."""
+    """The part of a message for these agents: without rows if it is for others only."""
     if down is None:
         return None
     theirs = down.for_agents(rows)
-    return slim(down.rows(_NO_ROWS) if theirs is None else theirs)
+    return slim(down.for_nobody() if theirs is None else theirs)
