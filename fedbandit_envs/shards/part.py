@@ -20,10 +20,10 @@ from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.part import Kept
 from fedbandit_envs.rounds.state import in_order, numbered
 from fedbandit_envs.rounds.turn import Turn
-from fedbandit_envs.shards.bandit import Border, GapTables, merged_constants
+from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind
 from fedbandit_envs.shards.keeper import Keeper
-from fedbandit_envs.shards.packing import SlimMessage, slim, whole
+from fedbandit_envs.shards.packing import Border, alike, number_of, slim, whole
 from fedbandit_envs.shards.shard import Report, ShardTask
 
 _STEPS_ALONE = 4096  # steps that agents who never speak play before the driver looks at them again
@@ -61,7 +61,6 @@ class ShardedPart:
             dict(REGRETS),
         )
         self._task, self._shards, self._record = first, list(shards), record
-        self._rows = [np.arange(*border) for border in shards]
         self.keepers = [Keeper(kind, cloudpickle.dumps(replace(first, border=border))) for border in shards]
         self.sides: list[AgentSide] = []
         self.taken = 0
@@ -102,8 +101,8 @@ class ShardedPart:
 
     def _hand(self, verb: str, down: Message | None) -> None:
         """Ask every shard, with the rows of the message that are for its agents."""
-        for keeper, rows in zip(self.keepers, self._rows, strict=True):
-            keeper.ask(verb, _rows_for(down, rows))
+        for keeper, border in zip(self.keepers, self._shards, strict=True):
+            keeper.ask(verb, slim(down, border))
 
     def _gathered(self) -> Turn:
         """Plans and feedback of all shards as one."""
@@ -120,9 +119,12 @@ class ShardedPart:
 
     def reports(self) -> list[Message | None]:
         """What the agents of each shard say about the last turn."""
-        found = [whole(report.message) for report in self._reports]
+        said = [report.message for report in self._reports if report.message is not None]
         self._reports = []
-        return found
+        spoken = [message for message in said if message.agents is None or number_of(message.agents)]
+        if alike(spoken):
+            return [whole(spoken)]  # at once: the parts are never messages of their own
+        return [whole([message]) for message in spoken]
 
     def alone(self) -> int:
         """How many steps the agents can play without turns: some where they never speak, else none."""
@@ -198,11 +200,3 @@ class _Columns:
         if self.whole is None:
             self.whole = np.empty((len(own), self._num_agents), dtype=own.dtype)
         self.whole[:, border[0] : border[1]] = own
-
-
-def _rows_for(down: Message | None, rows: IntArray) -> SlimMessage | None:
-    """The part of a message for these agents: without rows if it is for others only."""
-    if down is None:
-        return None
-    theirs = down.for_agents(rows)
-    return slim(down.for_nobody() if theirs is None else theirs)

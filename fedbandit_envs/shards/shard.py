@@ -15,8 +15,8 @@ from fedbandit_envs.protocol.plans import CheckedPlan
 from fedbandit_envs.protocol.policy import Policy, agents_of
 from fedbandit_envs.rounds.part import Kept, PartHere
 from fedbandit_envs.rounds.turn import Turn
-from fedbandit_envs.shards.bandit import Border, ShardBandit
-from fedbandit_envs.shards.packing import SlimMessage, slim, whole
+from fedbandit_envs.shards.bandit import ShardBandit
+from fedbandit_envs.shards.packing import Border, SlimMessage, slim, whole
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Shard:
 
     def _heard(self, down: SlimMessage | None) -> Message | None:
         """What arrives at the agents; some must know also that something has arrived for others."""
-        message = whole(down)
+        message = None if down is None else whole([down])
         others = message is not None and message.agents is not None and not len(message.agents)
         return None if others and not self._part.sides[0].hears_of_others else message
 

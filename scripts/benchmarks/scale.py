@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks.measure import Row, in_new_process
 
 # One setting in a process of its own: wall seconds of a run, those in which the server (and what carries messages to
-# it) was at work, and the peak resident memory of the driver and of each shard, less what a process takes that has
-# imported everything and played a tiny run.
+# it) was at work, CPU seconds of the driver and of each shard, and their peak resident memory: of the driver less what
+# a process takes that has imported everything and played a tiny run.
 _RUN = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
 import fedbandit_envs as fb
 from fedbandit_envs.shards.rounds import ShardedRounds
@@ -22,11 +22,15 @@ def resident(pid="self", what="VmHWM"):
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(what)]
     return int(line.split()[1]) * 1024
 
+def busy(pid):
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
 agents, horizon, shards = map(int, sys.argv[1:])
 policy = fb.make_policy("Fed-PECD")
 fb.play(fb.make("Synthetic", num_agents=10, max_cycles=4096), policy, seed=0)
 before = resident(what="VmRSS")
-start = time.perf_counter()
+start, cpu_start = time.perf_counter(), time.process_time()
 env = fb.make("Synthetic", error="classical", num_agents=agents, max_cycles=horizon)
 served = [0.0]
 
@@ -41,19 +45,21 @@ def finish(rounds):
     rounds.carrier.exchange = exchange
     rounds.finish()
 
-peaks = []
+peaks, cpu = [], []
 with one_thread:
     if shards:
         with ShardedRounds(env, policy, shards=shards) as rounds:
             finish(rounds)
             history = rounds.history()
-            peaks = [resident(keeper._host.process.pid) for keeper in rounds._part.keepers]
+            pids = [keeper._host.process.pid for keeper in rounds._part.keepers]
+            peaks, cpu = [resident(pid) for pid in pids], [busy(pid) for pid in pids]
     else:
         rounds = fb.CommunicationRounds(env, policy)
         finish(rounds)
         history = rounds.history()
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "served": served[0], "driver": resident() - before, "shards": peaks,
+print(json.dumps({"seconds": seconds, "served": served[0], "cpu": time.process_time() - cpu_start,
+                  "shard_cpu": cpu, "driver": resident() - before, "shards": peaks,
                   "pulls": int(history.tables[-1].sum()), "scalars": history.ledger.scalars}))
 """
 
@@ -86,6 +92,12 @@ def scale(quick: bool) -> tuple[list[Row], Points]:
             Row("so 2 shards can be faster by, at most", "", f"{most:.2f}", None),
             Row("seconds in one process, in 2 shards", "", f"{one['seconds']:.1f}, {two['seconds']:.1f}", None),
             Row("2 shards are faster by", "at least 1.6 at 10^6", f"{faster:.2f}", _goal(agents, faster)),
+            Row(
+                "CPU seconds: one process; driver; shards",
+                "",
+                _seconds(one["cpu"], two["cpu"], *two["shard_cpu"]),
+                None,
+            ),
             Row("peak MiB: one process; driver; shards", "", peaks, None),
             Row("one process over the size of psi", "", f"{one['driver'] / psi:.1f}", None),
             Row("the same pulls and scalars", "", "yes" if same else "no", same),
@@ -99,6 +111,10 @@ def scale(quick: bool) -> tuple[list[Row], Points]:
 
 def _goal(agents: int, faster: float) -> bool | None:
     return faster >= 1.6 if agents >= 10**6 else None
+
+
+def _seconds(*values: float) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def _mib(size: int) -> str:
