@@ -39,7 +39,7 @@ SUBJECTS = (
     "reproduce",
     "instructions",
 )
-LONG = ("scale",)  # minutes and gigabytes: only when it is asked for
+LONG = ("scale", "millions")  # minutes and gigabytes: only when it is asked for
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         "subjects",
         nargs="*",
         metavar="SUBJECT",
-        help=f"among {known}; default: all but scale",
+        help=f"among {known}; default: all but the last two",
     )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
     parser.add_argument("--out", type=Path, default=Path("results/benchmark"), help="folder for JSON and picture")
@@ -71,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         "imports": scaling.imports,
         "reproduce": runs.evaluation,
         "instructions": instructions.instructions,
+        "millions": scale.millions,
     }
     grown = {"agents": scaling.agents, "horizon": scaling.horizon, "scale": scale.scale}
     rows: list[Row] = []

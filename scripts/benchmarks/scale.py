@@ -26,12 +26,12 @@ def busy(pid):
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
-agents, horizon, shards = map(int, sys.argv[1:])
+agents, horizon, shards, arms, dim = map(int, sys.argv[1:])
 policy = fb.make_policy("Fed-PECD")
 fb.play(fb.make("Synthetic", num_agents=10, max_cycles=4096), policy, seed=0)
 before = resident(what="VmRSS")
 start, cpu_start = time.perf_counter(), time.process_time()
-env = fb.make("Synthetic", error="classical", num_agents=agents, max_cycles=horizon)
+env = fb.make("Synthetic", error="classical", num_agents=agents, num_arms=arms, dim=dim, max_cycles=horizon)
 served = [0.0]
 
 def finish(rounds):
@@ -69,9 +69,10 @@ HORIZON = 2**17
 Points = dict[tuple[int, int], Measured]
 
 
-def measure(agents: int, shards: int) -> Measured:
+def measure(agents: int, shards: int, arms: int = 10, dim: int = 3) -> Measured:
     """One setting; 0 shards: one process."""
-    found: Measured = json.loads(in_new_process(_RUN, str(agents), str(HORIZON), str(shards)))
+    numbers = (agents, HORIZON, shards, arms, dim)
+    found: Measured = json.loads(in_new_process(_RUN, *map(str, numbers)))
     return found
 
 
@@ -107,6 +108,19 @@ def scale(quick: bool) -> tuple[list[Row], Points]:
         slope = float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
         rows.append(Row(f"exponent of {what} in M", "about 1", f"{slope:.2f}", None))
     return rows, points
+
+
+def millions(quick: bool) -> list[Row]:
+    """Ten million agents in 16 shards, with K = 2 and d = 2, so that it fits into 16 GiB."""
+    agents = 10**5 if quick else 10**7
+    found = measure(agents, 16, arms=2, dim=2)
+    peaks = f"{_mib(found['driver'])}, {_mib(max(found['shards']))}, {_mib(sum(found['shards']))}"
+    cpu = _seconds(found["cpu"], max(found["shard_cpu"]), sum(found["shard_cpu"]))
+    return [
+        Row(f"M = {agents:,}, K = 2, d = 2, in 16 shards: seconds", "", f"{found['seconds']:.1f}", None),
+        Row("CPU seconds: driver, longest shard, all shards", "", cpu, None),
+        Row("peak MiB: driver, largest shard, all shards", "", peaks, None),
+    ]
 
 
 def _goal(agents: int, faster: float) -> bool | None:
