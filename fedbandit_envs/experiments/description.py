@@ -26,14 +26,14 @@ class Description:
     @classmethod
     def read(cls, file: Path) -> "Description":
         """The description in a file; `ExperimentError` if it is none."""
-        table = read_table(file)
+        table = dict(read_table(file))
         if table.get("format") != RESULT_FORMAT:
             got = f"format {table['format']!r}" if "format" in table else "no format"
             raise ExperimentError(f"{file}: expected results of format {RESULT_FORMAT}, got {got}")
         runs = table.get("runs", {})
         if not isinstance(runs, dict) or not all(isinstance(names, dict) for names in runs.values()):
             raise ExperimentError(f"{file}: expected the folders of runs by seed and label, got {runs!r}")
-        if table.pop(_CHECKSUM, None) != _checksum(table):
+        if table.pop(_CHECKSUM, None) != checksum(table):
             raise ExperimentError(
                 f"{file}: expected the checksum of its content, got another one: the file was edited or is damaged; "
                 "change settings in a file of your own and run that one"
@@ -46,7 +46,7 @@ class Description:
 
         runs = {seed: dict(names) for seed, names in self.runs.items()}
         table = {"format": RESULT_FORMAT, **self.experiment.table(), RUNS: runs}
-        return tomli_w.dumps({_CHECKSUM: _checksum(table), **table})
+        return tomli_w.dumps({_CHECKSUM: checksum(table), **table})
 
     def shown(self) -> Experiment:
         """The experiment with the policies that ran with its seed."""
@@ -76,7 +76,7 @@ def _kept(names: Mapping[str, str], old: Sequence[PolicySpec], new: Mapping[str,
     return {label: folder for label, folder in names.items() if label not in changed}
 
 
-def _checksum(table: Mapping[str, Any]) -> str:
+def checksum(table: Mapping[str, Any]) -> str:
     """The hash of the content of the file, however it is laid out."""
     return digest_of(json.dumps(table, sort_keys=True, default=str))
 
