@@ -57,6 +57,11 @@ _OWN = (
     "Residual-LinUCB",
     "DELB",
     "Feature-Selection",
+    "coop-UCL",
+    "Private-Gossip-UCB",
+    "Dec-UCB",
+    "GosInE",
+    "DCB",
 )
 
 
