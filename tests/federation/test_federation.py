@@ -31,7 +31,7 @@ EACH_STEP_A_TURN = ["Async-LinUCB", "DisLinUCB", "FedLinUCB", "Lin-Hidden", "Res
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
 def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequence[Sequence[int]]) -> None:
-    of = settings(name, max_cycles=40 if name in EACH_STEP_A_TURN else 300)
+    of = settings(name, max_cycles=20 if name in EACH_STEP_A_TURN else 300)
     loop = Loop(of, blocks)
     coordinator = federated(loop)
     assert_same(loop, coordinator, in_process(of))
