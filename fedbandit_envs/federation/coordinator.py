@@ -253,9 +253,10 @@ class Coordinator:
                 self._carrier.restore(before)
                 culprits = [key for key, reply in replies.items() if not self._accepts(reply.message)]
                 if not culprits or len(culprits) == len(replies):
+                    who = type(self._relay or self._server).__name__
                     raise ProtocolError(
-                        f"{type(self._relay or self._server).__name__}: expected to answer the messages of turn {self.turn}, "
-                        f"got {type(error).__name__}: {error}; try the policy in one process first"
+                        f"{who}: expected to answer the messages of turn {self.turn}, got {type(error).__name__}: "
+                        f"{error}; try the policy in one process first"
                     ) from error
                 for key in culprits:
                     del replies[key]
