@@ -26,7 +26,7 @@ def rounds(agents=5, horizon=120, network="complete", faults=None, shared=False)
 
 def sums_of(rounds):
     """The sums of psi psi^T and psi y over all agents so far, (K, d, d + 1)."""
-    psi, total = rounds._part.view.psi, 0.0
+    psi, total = rounds.bandit.view().psi, 0.0
     for exchange in rounds._exchanges:
         pulls, paid = exchange.feedback.pulls(), exchange.feedback.sums()
         gram = np.einsum("nk,nkd,nke->kde", pulls, psi, psi)
@@ -66,7 +66,7 @@ def test_an_agent_learns_nothing_before_and_the_sum_of_all_then():
 def test_alone_it_is_ridge_regression_on_what_is_older_than_the_queue():
     run = rounds(agents=1, horizon=90)
     run.finish()
-    psi = run._part.view.psi[0]
+    psi = run.bandit.view().psi[0]
     pairs = [(exchange.feedback.arm[0], exchange.feedback.played_sums[0]) for exchange in run._exchanges]
     used, arms = 0, []
     for taken in range(90):

@@ -7,7 +7,7 @@ import pytest
 from peers import FAULTS, MEANS, NETWORKS, CoopOracle, DDUCBOracle, common_arms, decisions, every_step, rounds_of
 
 import fedbandit_envs as fb
-from fedbandit_baselines.coop_ucb import CoopUCB2, CoopUCB2Agents
+from fedbandit_baselines.coop_ucb import CoopUCB2
 from fedbandit_baselines.coop_ucl import CoopUCL
 from fedbandit_baselines.dcb import DCB, longest_queue
 from fedbandit_baselines.dd_ucb import DDUCB, chebyshev_factors
@@ -32,13 +32,13 @@ every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES
 def test_one_step_of_coop_ucb2_on_a_path_of_three_by_hand():
     env = common_arms([0.0, 0.0], 3, 10)
     env.reset(seed=0)
-    view = fb.CommunicationRounds(env, CoopUCB2(), network="path")
-    view.start(0)
-    agents = CoopUCB2Agents(CoopUCB2(), view._part.view)
+    rounds = fb.CommunicationRounds(env, CoopUCB2(), network="path")
+    rounds.start(0)
+    (agents,) = rounds.sides
     agents.begin(np.ones((3, 2), dtype=np.int64), np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
     hits = np.array([[1, 0], [0, 1], [1, 0]])
     sent = agents.learn(hits, hits * np.array([[2.0], [1.0], [4.0]]))
-    agents.hear(view.carrier.exchange([sent], 3).down)
+    agents.hear(rounds.carrier.exchange([sent], 3).down)
     counts, sums = np.split(agents.totals, 2, axis=1)
     np.testing.assert_allclose(counts, np.tile([5 / 3, 4 / 3], (3, 1)), rtol=1e-15)
     np.testing.assert_allclose(sums, [[2, 1 / 3], [7 / 3, 4 / 3], [8 / 3, 7 / 3]], rtol=1e-15)
@@ -135,7 +135,7 @@ def test_a_run_is_the_same_in_any_blocks_and_after_any_stop(policy, faults):
         rounds = rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
         while not rounds.done:
             rounds.advance()
-            if rounds._part.taken in (20, 21, 90):
+            if rounds.taken in (20, 21, 90):
                 state, rounds = rounds.snapshot(), rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
                 rounds.restore(state)
         assert bytes_of(rounds.history()) == expected

@@ -138,4 +138,4 @@ def every_step(rounds):
         if side.spoke:  # hear now what the next plan would hear first
             side.hear(rounds._pending)
             side.spoke = False
-        yield side, rounds._part.taken
+        yield side, rounds.taken
