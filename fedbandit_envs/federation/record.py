@@ -44,7 +44,7 @@ def collected(settings: Settings, folder: Path) -> History:
         policy=settings.make_policy(),
         constants=constants,
         steps=steps,
-        pulls=pulls,
+        tables=tuple(pulls),
         **marks._asdict(),
         gaps=all_gaps(instance),
         ledger=Ledger.restored(server["ledger"]),
