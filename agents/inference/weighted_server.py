@@ -100,7 +100,7 @@ class WeightedServer(ServerSide):
         return weights, values, theta, V
 
     def _fit(self, e: FloatArray, weights: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d), weights and values (M, K) along e."""
+        """The estimates theta (K, d) and V (K, d, d) from values along e (M, K, d) and their weights, (M, K) each."""
         weighted = weights[..., None] * e
         root = inverse_root(np.einsum("nad,nae->ade", weighted, e) + np.eye(e.shape[2]) / self.width**2)
         V = np.einsum("axd,axe->ade", root, root)
