@@ -21,7 +21,7 @@ from fedbandit_envs.testing.check import check_policy
 PHASED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE")
 # These deal out arms, admit agents or draw edges by number: other numbers, another run.
 NUMBERED = ("Fed-CI", "Fed1-UCB", "Fed2-UCB", "Multi-Round", "Limited-Interaction", "Gossip-UCB")
-FEW_ROUNDS = ("Multi-Round", "One-Round", "Limited-Interaction")  # far apart
+FEW_ROUNDS = ("Fed-CI-Elimination", "Multi-Round", "One-Round", "Limited-Interaction")  # one, or far apart
 
 ALL = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
 # Policies for shared arms play another kind of environment, and are tested with it.
