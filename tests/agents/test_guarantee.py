@@ -225,7 +225,7 @@ def assert_all_that_is_promised(report):
 @pytest.mark.parametrize("label", PROBLEMS)
 def test_a_run_proves_every_claim(label):
     report = audit(run(PROBLEMS[label]))
-    assert assert_all_that_is_promised(report)  # measured: true of the seeds 0 to 499
+    assert assert_all_that_is_promised(report)  # promised for 9 of 10 seeds; of other seeds 498 or more of 500 are
     assert len(report.claims) == (8 if label == "resampled" else 9)
     assert report[TOTAL].measured > 0.05
 
@@ -252,7 +252,7 @@ def test_coverage_is_at_least_1_minus_delta(label, runs):
     ids=["synthetic", "synthetic 0.01", "movielens", "household"],
 )
 def test_at_the_papers_horizon_the_regret_bound_is_below_that_of_uniform_play(problem):
-    # Measured as shares of uniform play: 0.18, 0.07, 0.009 and 0.01.
+    # Measured as shares of uniform play: 0.63, 0.63, 0.03 and 0.03; what is asked for was chosen after that.
     for seed in range(3):
         history = run(problem, seed=seed, horizon=2**17)
         assert audit(history).ok
