@@ -17,6 +17,7 @@ from fedbandit_envs.contexts.rewards import RewardLaw
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.problems.streams import ChangingGenerator
+from fedbandit_envs.protocol.knowledge import Constants
 
 _SEGMENTS_PER_BLOCK = 256  # segments that are drawn in one call
 _NUMBERS_PER_BLOCK = 2**19  # a block never holds many more features than this, to bound the memory
@@ -58,6 +59,14 @@ class Segments:
     def valid(self, step: int) -> int:
         """The steps from `step` on for which what is shown holds."""
         return min(self.length - step % self.length, self.steps - step)
+
+    def constants(self, constants: Constants) -> Constants:
+        """The public constants of the episode, from those of the instance that has what stays.
+
+        The norms of psi in its first segment guarantee nothing for the others.
+        """
+        context = "streaming" if self.length == 1 else constants.context
+        return replace(constants, context=context, shortest=None, longest=None)
 
     def at(self, number: int) -> "Segment":
         """The segment with this number."""

@@ -20,6 +20,11 @@ FORMS = {
     "exact": {**STREAM, "observe": "context"},
     "pieces": {"num_agents": 3, "max_cycles": 40, "change_every": 6},
 }
+FORECAST = {"num_agents": 3, "num_arms": 10, "max_cycles": 40, "reveal": "after"}  # its contexts always change
+ROLLOUTS = {form: (IDS[0], arguments) for form, arguments in FORMS.items()} | {
+    "forecast": ("fedbandit/Forecast-v0", FORECAST),
+    "ensemble": ("fedbandit/Forecast-v0", {**FORECAST, "members": 4}),
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -41,7 +46,8 @@ def test_views_pass_the_checks_of_gymnasium(name, observation):
 
 def rollout(form, steps=40):
     """What the parallel environment shows, pays and reveals: lists over steps, the observations from the reset on."""
-    env = fb.make(IDS[0], **FORMS[form])
+    name, arguments = ROLLOUTS[form]
+    env = fb.make(name, **arguments)
     shown, paid, infos = [env.reset(seed=4)[0]], [], []
     for step in range(steps):
         observations, rewards, _, _, info = env.step({agent: (step + i) % 10 for i, agent in enumerate(env.agents)})
@@ -51,20 +57,21 @@ def rollout(form, steps=40):
     return shown, paid, infos
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ROLLOUTS)
 def test_all_shells_show_and_pay_the_same(form):
     shown, paid, infos = rollout(form)
-    more = {**FORMS[form], "observation": "distribution"}
-    joint = gymnasium.make(IDS[0], **more).unwrapped
-    vector = gymnasium.make_vec(IDS[0].replace("-v0", "-Agent-v0"), num_envs=3, **more).unwrapped
-    alone = gymnasium.make(IDS[0].replace("-v0", "-Agent-v0"), agent=2, **more).unwrapped
-    aec = pettingzoo.make("aec", IDS[0], **FORMS[form])
+    name, arguments = ROLLOUTS[form]
+    more = {**arguments, "observation": "distribution"}
+    joint = gymnasium.make(name, **more).unwrapped
+    vector = gymnasium.make_vec(name.replace("-v0", "-Agent-v0"), num_envs=3, **more).unwrapped
+    alone = gymnasium.make(name.replace("-v0", "-Agent-v0"), agent=2, **more).unwrapped
+    aec = pettingzoo.make("aec", name, **arguments)
     aec.reset(seed=4)
     seen = [env.reset(seed=4)[0] for env in (joint, vector, alone)]
     for step in range(40):
-        for name, row in shown[step]["agent_2"].items():
-            assert row.tobytes() == seen[0][name][2].tobytes() == seen[1][name][2].tobytes() == seen[2][name].tobytes()
-            assert row.tobytes() == aec.observe("agent_2")[name].tobytes()
+        for part, row in shown[step]["agent_2"].items():
+            assert row.tobytes() == seen[0][part][2].tobytes() == seen[1][part][2].tobytes() == seen[2][part].tobytes()
+            assert row.tobytes() == aec.observe("agent_2")[part].tobytes()
         arms = np.array([(step + i) % 10 for i in range(3)])
         for arm in arms:
             aec.step(int(arm))
@@ -73,7 +80,7 @@ def test_all_shells_show_and_pay_the_same(form):
         own = paid[step]["agent_2"]
         assert results[1][1][2] == results[2][1] == own == aec.rewards["agent_2"]
         assert results[0][1] == pytest.approx(sum(paid[step].values()))
-        if form == "revealed":
+        if arguments.get("reveal") == "after":
             context = infos[step]["agent_2"]["context"]
             assert context.tobytes() == results[0][4]["context"][2].tobytes() == results[1][4]["context"][2].tobytes()
             assert context.tobytes() == results[2][4]["context"].tobytes() == aec.infos["agent_2"]["context"].tobytes()

@@ -69,6 +69,58 @@ def test_a_run_is_stopped_in_the_middle_and_resumed(change, name, steps):
     assert_same_run(fb.play(make(change), POLICIES[name], seed=3), again.history())
 
 
+PROBLEMS = {
+    "MovieLens": {"context": "streaming"},
+    "Household": {"context": "streaming"},
+    "Linear": {"context": "streaming"},
+    "Forecast": {},
+    "Forecast, ensemble": {"members": 4, "dispersion": 0.5},
+}
+
+
+def revealed(problem):
+    name = problem.partition(",")[0]
+    return fb.make(f"fedbandit/{name}-v0", num_agents=5, max_cycles=60, reveal="after", **PROBLEMS[problem])
+
+
+@pytest.mark.parametrize("policy", [KKUCBObserved(), DisLinUCB(threshold=2.0)], ids=["observed", "sharing"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_streaming_problem_is_the_same_however_it_is_played(problem, policy):
+    whole = fb.play(revealed(problem), policy, seed=3)
+    assert_same_run(whole, fb.play(revealed(problem), policy, seed=3, stepwise=True))
+    assert_same_run(whole, fb.play(revealed(problem), policy, seed=3, blocks=[[4, 0], [2], [1, 3]]))
+    rounds = fb.CommunicationRounds(revealed(problem), policy)
+    rounds.start(3)
+    while rounds.bandit.steps < 30:
+        rounds.advance()
+    again = fb.CommunicationRounds(revealed(problem), policy)
+    again.restore(rounds.snapshot())
+    again.finish()
+    assert_same_run(whole, again.history())
+
+
+def test_a_run_is_resumed_in_a_later_block_of_the_weather():
+    def env():
+        return fb.make("fedbandit/Forecast-v0", num_agents=2, max_cycles=600)
+
+    rounds = fb.CommunicationRounds(env(), KKUCB())
+    rounds.start(3)
+    while rounds.bandit.steps < 520:  # blocks have 256 steps
+        rounds.advance()
+    again = fb.CommunicationRounds(env(), KKUCB())
+    again.restore(rounds.snapshot())
+    again.finish()
+    assert_same_run(fb.play(env(), KKUCB(), seed=3), again.history())
+
+
+@pytest.mark.parametrize("problem", ["Synthetic", *PROBLEMS])
+def test_no_report_of_an_honest_agent_is_refused(problem):
+    env = make("streaming") if problem == "Synthetic" else revealed(problem)
+    history = fb.play(env, DisLinUCB(threshold=2.0), seed=0)
+    assert history.ledger.rounds > 1
+    assert not history.faults
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_regret_of_a_run_is_that_of_its_steps(change):
     history = fb.play(make(change), KKUCB(), seed=3, record=True)
@@ -232,9 +284,14 @@ def test_a_kind_that_compares_agents_is_not_summed_over_segments():
         del fb.REGRETS["mine"]
 
 
-def test_experiments_are_the_same_in_one_process_and_in_several():
-    arguments = {"num_agents": 4, "max_cycles": 100, "context": "streaming"}
-    experiment = fb.Experiment("fedbandit/Synthetic-v0", ["KK-UCB", "DisLinUCB"], arguments, trials=2)
+@pytest.mark.parametrize(
+    ("problem", "more"),
+    [("Synthetic", {"context": "streaming"}), ("Forecast", {"members": 3})],
+    ids=["plain", "forecast"],
+)
+def test_experiments_are_the_same_in_one_process_and_in_several(problem, more):
+    arguments = {"num_agents": 4, "max_cycles": 100, **more}
+    experiment = fb.Experiment(f"fedbandit/{problem}-v0", ["KK-UCB", "DisLinUCB"], arguments, trials=2)
     one, several = (fb.run(experiment, executor=executor) for executor in ("serial", "processes:2"))
     for name in ("KK-UCB", "DisLinUCB"):
         assert one.final(name, "mean_regret").tobytes() == several.final(name, "mean_regret").tobytes()
