@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.federation.sources import RewardSource
+from fedbandit_envs.federation.sources import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.wire import Packet, most_bytes, not_finite, pack, unpack
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.messages import Message, State
@@ -53,7 +53,7 @@ class Client:
     """
 
     def __init__(self, policy: Policy, constants: Constants, source: RewardSource, *, run: str):
-        view = source.view(constants)
+        view = source.view(constants, 0)
         self.agents, self._source, self._constants = view.agents, source, constants
         rows = [np.arange(len(view.agents))]
         self._policy, self._run = policy, run
@@ -62,6 +62,7 @@ class Client:
         self._alone = isinstance(server_of(policy, ServerView.of_run(constants, seed=0)), SilentServer)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
         self._turn = self._step = self._plans = 0
+        self._shown, self._valid = 0, view.valid  # the step of the last view, and for how many steps it holds
         self._last: tuple[int, Message | None] = (0, None)  # the length and the report of the last turn
 
     def answer(self, packet: Mapping[str, Any]) -> Packet:
@@ -110,9 +111,20 @@ class Client:
         return self._step - start, report
 
     def _one_turn(self, down: Message | None) -> Message | None:
-        turn = play_turn(self._blocks, self._checkpoints, down, self._step, self._constants.horizon, self._pull)
+        if self._valid is not None and self._step == self._shown + self._valid:
+            self._show(self._step)
+        valid = None if self._valid is None else self._shown + self._valid - self._step
+        segment = self._source.segment if isinstance(self._source, SimulatedRewards) else None
+        horizon = self._constants.horizon
+        turn = play_turn(self._blocks, self._checkpoints, down, self._step, horizon, self._pull, segment, valid)
         self._step += turn.plan.length
         return None if self._step >= self._constants.horizon else self._blocks.report(turn.feedback)[0]
+
+    def _show(self, step: int) -> None:
+        """Show the agents what holds from this step on."""
+        view = self._source.view(self._constants, step)
+        self._shown, self._valid = step, view.valid
+        self._blocks.observe(view)
 
     def _pull(self, plan: CheckedPlan) -> Feedback:
         self._check_arms(plan)
@@ -144,6 +156,7 @@ class Client:
             "turn": self._turn,
             "step": self._step,
             "plans": self._plans,
+            "shown": self._shown,
             "checkpoints": self._checkpoints.snapshot(),
             "uncounted": self._blocks.sides[0].uncounted,
             "length": length,
@@ -164,3 +177,5 @@ class Client:
         report = state["report"]
         self._last = (state["length"], None if report is None else Message.from_tree(report))
         self._blocks.restore(state.get("side", {}))
+        if self._valid is not None:
+            self._show(state["shown"])

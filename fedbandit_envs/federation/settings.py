@@ -13,10 +13,10 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
-from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
+from fedbandit_envs.protocol.policy import Policy, agents_of, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
+from fedbandit_envs.rounds.checks import check_changes, check_plays
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
@@ -70,8 +70,10 @@ class Settings:
         assert chosen is not None
         made = _without_peers(policy, parameters)
         env = _environment(environment, arguments, made)
-        refuse_changes(environment, env.problem)
+        check_plays(made, env)
         env.reset(seed=chosen)
+        if env.segment_steps is not None:
+            check_changes(made, agents_of(made, env.view("truth" if made.observes == "truth" else None)), env)
         with_horizon = {**arguments, "max_cycles": env.max_cycles}
         return cls(policy, parameters, env.view().constants, environment, with_horizon, chosen)
 
@@ -92,12 +94,12 @@ class Settings:
 
     def source(self) -> dict[str, Any]:
         """What `SimulatedRewards` needs to know."""
-        observes = self.make_policy().observes
+        policy = self.make_policy()
         return {
             "environment": self.environment,
             "arguments": dict(self.arguments),
             "seed": self.seed,
-            "observes": observes,
+            "observes": "truth" if policy.observes == "truth" else observe_for(policy),
         }
 
     def config(self) -> Config:
@@ -160,15 +162,6 @@ def _without_peers(name: str, parameters: Mapping[str, Any]) -> Policy:
             "one process: fb.play(env, policy, network='ring')"
         )
     return policy
-
-
-def refuse_changes(environment: str, problem: object) -> None:
-    """Refuse a problem whose contexts change within an episode: clients are shown theirs once."""
-    if changes(problem):
-        raise ValueError(
-            f"{environment}: expected contexts that never change in a federation, got ones that do; leave out "
-            "context='streaming' and change_every, or play it with fb.play"
-        )
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:
