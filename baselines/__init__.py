@@ -3,17 +3,18 @@
 from fedbandit_baselines.best_arm import MultiRound
 from fedbandit_baselines.coop_ucb import CoopUCB2
 from fedbandit_baselines.dd_ucb import DDUCB
-from fedbandit_baselines.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
 from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.limited_interaction import LimitedInteraction
+from fedbandit_baselines.linear.dis_lin_ucb import DisLinUCB
+from fedbandit_baselines.linear.kk_ucb import KKUCB, KKUCBObserved
 from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
 from fedbandit_baselines.one_round import OneRound
 from fedbandit_baselines.orch_explore import OrchExplore
 from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
-from fedbandit_baselines.ucb import KKUCB, KKUCBObserved, LocalUCB
+from fedbandit_baselines.ucb import LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [

@@ -67,13 +67,18 @@ def other_directions(theta: FloatArray, directions: FloatArray) -> BoolArray:
     return np.asarray(products < (1 - _SAME_DIRECTION) * squares)
 
 
-def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
+def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool = True) -> dict[int, str]:
     """The rows of sums of psi psi^T (n, K, d, d) that can't be, and the reason.
 
-    Such sums are symmetric and have no negative eigenvalue, and n pulls give a trace of at most n |psi|^2. All
-    agents have pulled equally often, so that the trace of one also tells about the others: no total trace is much more
-    than the square of the longest psi over the shortest times the median. An arm that was pulled has at least the trace
-    of one pull. Traces are bounded only where the norms of psi are.
+    Such sums are symmetric and have no negative eigenvalue, and n pulls give a trace of at most n |psi|^2. Agents that
+    report together have pulled equally often, so that the trace of one also tells about the others: no total trace is
+    much more than the square of the longest psi over the shortest times the median. An arm that was pulled has at least
+    the trace of one pull. Traces are bounded only where the norms of psi are.
+
+    Args:
+        gram: the sums, (n, K, d, d), or (n, 1, d, d) if all arms have one theta.
+        constants: the public constants of the problem.
+        together: whether the agents last reported at the same time.
 
     >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
     >>> impossible_grams(np.array([[[[3.0]]], [[[-1.0]]]]), Constants(**sizes, ell=1.0, L=1.0))
@@ -96,7 +101,7 @@ def impossible_grams(gram: FloatArray, constants: Constants) -> dict[int, str]:
         )
     totals = traces.sum(axis=1)
     most = (1 + _ROUNDING) * constants.longest**2 * constants.horizon
-    if len(totals) > 2 and constants.shortest:
+    if together and len(totals) > 2 and constants.shortest:
         most = min(most, _TRACE_SLACK * (constants.longest / constants.shortest) ** 2 * float(np.median(totals)))
     for row in np.flatnonzero(totals > most):
         found.setdefault(int(row), f"sent matrices of trace {totals[row]:.3g} in gram, at most {most:.3g} can be")

@@ -1,7 +1,6 @@
 """The multi-agent environment of PettingZoo: a thin shell over an episode in arrays."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -10,18 +9,14 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.envs.bandit import RENDER_MODES, EpisodicBandit
-from fedbandit_envs.envs.step_noise import UpcomingSteps
+from fedbandit_envs.envs.bandit import RENDER_MODES
+from fedbandit_envs.envs.planned import PlannedBandit
 from fedbandit_envs.problems.generator import InstanceGenerator
-from fedbandit_envs.protocol.knowledge import View
-from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.seeding import Randomness, Stream, derived_seed
-from fedbandit_envs.validation import whole_number
 
 Observation = dict[str, FloatArray]
 
 
-class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
+class HiddenContextBandit(PlannedBandit, ParallelEnv[str, Observation, int]):
     """M agents in different linear bandits; agent i observes mu_i, the distribution of its hidden context.
 
     It is a parallel environment of PettingZoo: all agents act at every step. `fb.make(id)` makes one by its id; make
@@ -89,27 +84,6 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             self._action_spaces[agent] = spaces.Discrete(self.num_arms)
         return self._action_spaces[agent]
 
-    def view(self, observe: str | None = None) -> View:
-        """What the agents know, in arrays, for policies.
-
-        Args:
-            observe: "distribution", "context" or "truth"; None: what the environment shows.
-        """
-        episode, observe = self.episode, observe or self.observe
-        if observe not in self._views:
-            randomness = Randomness(
-                derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, len(self.possible_agents)
-            )
-            view = episode.lasting.view(self.max_cycles, randomness, observe)
-            if episode.segments is not None:
-                view = replace(view, constants=episode.segments.constants(view.constants))
-            self._views[observe] = view
-        return episode.view(self._views[observe], self.observe)
-
-    def view_at(self, step: int, view: View) -> View:
-        """The view of step `step`, where contexts change, given any other view of the same agents."""
-        return self.episode.view_at(step, view, self.observe)
-
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
@@ -124,9 +98,8 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
 
     def start(self, seed: int | None = None) -> None:
         """Do what `reset` does, but without observations: policies are given a `view` in their place."""
-        self._restart(seed)
+        super().start(seed)
         self._batch: Observation = {}  # the arrays (M, ...) of all agents, made at the first look
-        self._views: dict[str, View] = {}  # what does not change of the views, by what agents observe
         self.agents = self.possible_agents[:]
 
     def _observations(self) -> dict[str, Observation]:
@@ -206,54 +179,3 @@ class HiddenContextBandit(EpisodicBandit, ParallelEnv[str, Observation, int]):
             unknown = ", ".join(sorted(map(str, set(actions) - set(self.possible_agents))))
             raise ValueError(f"actions: expected agents agent_0 to agent_{num_agents - 1}, got also {unknown}")
         return self._checked_arms(arms)
-
-    def pull(self, plan: Plan) -> Feedback:
-        """Carry out a whole plan at once: the same in distribution as stepping, and much faster if it is long.
-
-        Args:
-            plan: what all agents do, for at most the number of steps that are left.
-        """
-        episode = self._running()
-        plan = plan.checked(len(self.possible_agents), self.num_arms)
-        left = self.max_cycles - episode.steps
-        if plan.length > left:
-            raise ValueError(
-                f"plan.length: expected at most the {left} steps left, got {plan.length}; use plan.cut({left})"
-            )
-        if episode.valid is not None and plan.length > episode.valid:
-            raise ValueError(
-                f"plan.length: expected at most the {episode.valid} steps until the contexts change, got {plan.length}"
-            )
-        segment = episode.segment if self._tally is not None else None
-        feedback = episode.pull(plan)
-        if self._tally is not None:
-            self._tally.add_plan(plan, feedback, segment)
-        if episode.steps >= self.max_cycles:
-            self._end()
-        return feedback
-
-    @property
-    def tallies(self) -> bool:
-        """Whether this episode keeps a tally of pulls and rewards; every plan must then go through `pull`."""
-        return self._tally is not None
-
-    def upcoming(self, most: int) -> UpcomingSteps:
-        """The random numbers of the next plans of one step: `most` plans or fewer.
-
-        Nothing is counted: the caller plays some of these plans, and then says with `skip` how many.
-        """
-        episode = self._running()
-        whole_number("most", most, at_least=1)
-        return episode.upcoming(min(most, self.max_cycles - episode.steps))
-
-    def skip(self, steps: int) -> None:
-        """Count `steps` plans of one step, which were played with the numbers of `upcoming`."""
-        self.episode.skip(steps)
-        if self.episode.steps >= self.max_cycles:
-            self._end()
-
-    def resume(self, steps: int, plans: int) -> None:
-        """Go on, right after a reset, as if `steps` steps and `plans` plans of this episode had been played."""
-        self.episode.steps, self.episode.plans = steps, plans
-        if steps >= self.max_cycles:
-            self._end()

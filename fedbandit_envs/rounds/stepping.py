@@ -9,7 +9,8 @@ from pettingzoo.utils import BaseParallelWrapper
 
 from fedbandit_envs.arrays import FloatArray, IntArray, read_only
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
+from fedbandit_envs.envs.parallel import Observation
+from fedbandit_envs.envs.planned import PlannedBandit
 from fedbandit_envs.envs.playable import PlayableBandit
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.messages import Message
@@ -65,14 +66,14 @@ def decides_by_steps(agents: object, bandit: PlayableBandit) -> bool:
         isinstance(agents, StepAgents)
         and type(agents).plan is StepAgents.plan
         and type(agents).report is StepAgents.report
-        and isinstance(bandit, HiddenContextBandit)
-        and type(bandit).pull is HiddenContextBandit.pull
+        and isinstance(bandit, PlannedBandit)
+        and type(bandit).pull is PlannedBandit.pull
         and not bandit.tallies
     )
 
 
 def play_on(
-    bandit: HiddenContextBandit,
+    bandit: PlannedBandit,
     agents: StepAgents,
     most: int,
     on_played: Callable[[IntArray, FloatArray | None], None],
@@ -87,7 +88,7 @@ def play_on(
         ProtocolError: that names what is wrong with the chosen arms. It may be found late: the run is lost.
     """
     law, noise, uniforms = bandit.upcoming(most)
-    n, num_arms = len(bandit.possible_agents), bandit.num_arms
+    n, num_arms = bandit.block_size, bandit.num_arms
     arms = np.zeros((len(noise), n), dtype=np.int64)
     shown, once = read_only(arms.view()), read_only(np.ones(n, dtype=np.int64))
     paid, done, said = law.single, 0, None

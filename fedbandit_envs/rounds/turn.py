@@ -57,11 +57,25 @@ def play_turn(
     """Let the agents plan, now that `down` has arrived, pull the plan after `taken` steps, and count the pulls.
 
     A plan is cut at the horizon, or after `valid` steps if contexts change before it, and a plan without steps is not
-    pulled. The caller asks for the reports, unless the
-    horizon is reached: then nobody would use them.
+    pulled. The caller asks for the reports, unless the horizon is reached: then nobody would use them.
     """
+    plan = agents.plan(down, horizon - taken)
+    return carry_out(plan, agents, checkpoints, taken, horizon, pull, segment, valid)
+
+
+def carry_out(
+    plan: CheckedPlan,
+    agents: AgentBlocks,
+    checkpoints: Checkpoints,
+    taken: int,
+    horizon: int,
+    pull: Callable[[CheckedPlan], Feedback],
+    segment: Segment | None = None,
+    valid: int | None = None,
+) -> Turn:
+    """The second half of `play_turn`: pull a plan of the agents after `taken` steps, and count the pulls."""
     left = horizon - taken
-    plan = agents.plan(down, left).cut(left if valid is None else min(left, valid))
+    plan = plan.cut(left if valid is None else min(left, valid))
     feedback = pull(plan) if plan.length else Feedback.of_no_pulls(plan)
     feedback = feedback.checked(plan)  # a wrapper or a source of rewards may have made it
     if plan.length:

@@ -566,14 +566,16 @@ def dis_lin_ucb(
     sigma: float = 1.0,
     B: float = 1.0,
     D: float | None = None,
+    v: float = 4.0,
 ) -> Steps:
     psi = np.array(psi, dtype=float)
     M, K, d = psi.shape
+    R = math.sqrt(v + sigma**2)  # v: the variance proxy of the hidden contexts
     if D is None:
         D = T * math.log(M * T) / (K * d * M)
 
-    def beta(log_det: float) -> float:  # of one block; det(V)^(1/2) / delta, under the logarithm
-        return sigma * math.sqrt(2 * (log_det / 2 - math.log(delta))) + B
+    def beta(log_det: float) -> float:  # of one block; det(V)^(1/2) K / delta, under the logarithm
+        return R * math.sqrt(2 * (log_det / 2 - math.log(delta / K))) + B
 
     def log_det(S: Array) -> float:  # over all blocks of I + S
         return sum(math.log(np.linalg.det(np.eye(d) + S[a])) for a in range(K))

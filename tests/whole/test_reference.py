@@ -351,11 +351,13 @@ def test_dis_lin_ucb_shares_what_the_other_agent_saw():
     together = ref.dis_lin_ucb(psi, 3, reward, D=0.0)
     np.testing.assert_array_equal(alone.arms, [[0, 1, 0], [0, 1, 1]])
     np.testing.assert_array_equal(together.arms, [[0, 1, 1], [0, 1, 1]])
-    # Step 1 without data: radius sqrt(-2 ln .1) + 1 on both arms; agent 0's third step alone compares equal arms.
+    # Step 1 without data: radius sqrt(5) sqrt(-2 ln .05) + 1 on both arms; agent 0's third step compares equal arms.
     assert alone.margins[0, 0] == alone.margins[0, 2] == 0
     assert together.margins[0, 2] == pytest.approx(100 / 3)
     unequal = ref.dis_lin_ucb([[[1.0], [0.5]]], 1, reward)
-    assert unequal.margins[0, 0] == pytest.approx(0.5 * (math.sqrt(-2 * math.log(0.1)) + 1))
+    assert unequal.margins[0, 0] == pytest.approx(0.5 * (math.sqrt(5) * math.sqrt(-2 * math.log(0.05)) + 1))
+    known = ref.dis_lin_ucb([[[1.0], [0.5]]], 1, reward, v=0.0)
+    assert known.margins[0, 0] == pytest.approx(0.5 * (math.sqrt(-2 * math.log(0.05)) + 1))
 
 
 def test_naive_run_is_a_function_of_its_seed_and_beats_uniform_play():

@@ -5,8 +5,9 @@ import pytest
 import reference as ref
 
 import fedbandit_envs as fb
+from fedbandit_agents.linear.ridge import predictions
 from fedbandit_baselines import KKUCB, DisLinUCB, KKUCBObserved
-from fedbandit_baselines.ridge import LinearAgents, RidgeSettings
+from fedbandit_baselines.linear.agents import LinearAgents, LinearSettings
 
 
 def side(settings):
@@ -16,29 +17,34 @@ def side(settings):
     return LinearAgents(env.view(), settings)
 
 
-HIDDEN = RidgeSettings(shared=True, scale=np.sqrt(5), delta=0.1, theta_bound=1.0)
-OBSERVED = RidgeSettings(shared=True, scale=1.0, delta=0.1, theta_bound=1.0, observed=True)
+def indices(agents):
+    means, lengths = predictions(agents.ridge, agents.view.psi)
+    return means + agents.width() * lengths
+
+
+HIDDEN = LinearSettings(blocks=1, scale=np.sqrt(5), delta=0.1, theta_bound=1.0)
+OBSERVED = LinearSettings(blocks=1, scale=1.0, delta=0.1, theta_bound=1.0, observed=True)
 
 
 @pytest.mark.parametrize(("settings", "beta"), [(HIDDEN, 5.79853), (OBSERVED, 3.14597)])
 def test_the_first_indices_by_hand(settings, beta):
-    np.testing.assert_allclose(side(settings).indices(), [[beta, beta]], atol=5e-6)
+    np.testing.assert_allclose(indices(side(settings)), [[beta, beta]], atol=5e-6)
     assert side(settings).choose().tolist() == [0]  # ties go to the first arm
 
 
 def test_hidden_contexts_by_hand():
     agent = side(HIDDEN)
     agent.learn(fb.Outcome(np.array([0]), np.array([1]), np.array([1.0])))
-    np.testing.assert_allclose(agent.theta, [[[0.5, 0]]])
-    np.testing.assert_allclose(agent.indices(), [[4.84658, 6.14700]], atol=5e-6)
+    np.testing.assert_allclose(agent.ridge.theta(), [[[0.5, 0]]])
+    np.testing.assert_allclose(indices(agent), [[4.84658, 6.14700]], atol=5e-6)
     assert agent.choose().tolist() == [1]
 
 
 def test_observed_contexts_by_hand():
     agent = side(OBSERVED)
     agent.learn(fb.Outcome(np.array([0]), np.array([1]), np.array([1.0]), np.array([[0.6, 0.8]])))
-    np.testing.assert_allclose(agent.theta, [[[0.3, 0.4]]])
-    np.testing.assert_allclose(agent.indices(), [[3.28991, 3.12274]], atol=5e-6)
+    np.testing.assert_allclose(agent.ridge.theta(), [[[0.3, 0.4]]])
+    np.testing.assert_allclose(indices(agent), [[3.28991, 3.12274]], atol=5e-6)
     assert agent.choose().tolist() == [0]
 
 
@@ -47,7 +53,7 @@ def test_pulls_of_one_outcome_count_as_often_as_they_were_made():
     for reward in (1.0, 0.5, 0.0):
         once.learn(fb.Outcome(np.array([0]), np.array([1]), np.array([reward])))
     thrice.learn(fb.Outcome(np.array([0]), np.array([3]), np.array([1.5])))
-    np.testing.assert_allclose(once.indices(), thrice.indices(), rtol=1e-12)
+    np.testing.assert_allclose(indices(once), indices(thrice), rtol=1e-12)
 
 
 def stream(M=3, K=4, d=2, T=60, seed=0, std=0.3, **more):

@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.phased.aggregation import AGGREGATIONS, lasting_bias, report_weights
 from fedbandit_agents.phased.estimation import quadratic_forms
-from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
-from fedbandit_baselines.ridge import LinearAgents, RidgeSettings
+from fedbandit_baselines.linear.agents import LinearSettings, blocks_of, reward_scale
+from fedbandit_baselines.linear.sharing import AddingServer, SynchronisedAgents
 from fedbandit_baselines.ucb import IndexAgents
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest, rounding
@@ -27,6 +28,12 @@ class DisLinUCB(Policy):
     All agents synchronise when, for some agent, ln(det V / det V_last) * (steps since the last time) > threshold. Use
     it as the federated baseline that decides at every step, without phases. At a synchronisation each agent sends its
     new sums of psi psi^T and psi y for all arms, which is more than phased elimination sends.
+
+    Each arm has an estimate and a confidence ellipsoid of its own, which fails with probability delta / K. Where
+    contexts change within an episode and all arms are guaranteed to have one theta, as in the reference, they share
+    one. Where contexts are hidden their spread counts as noise: the scale of the bounds is sqrt(v + sigma^2), where v
+    is the variance proxy that the problem guarantees, or 4 (Kirschner and Krause) if it guarantees none. No scale
+    helps against the lasting bias of a hidden context that stays the same.
     Reference: Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient Communication,
     ICLR 2020, arXiv:1904.06309.
 
@@ -40,7 +47,7 @@ class DisLinUCB(Policy):
     delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
     sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
     theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
-    #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (K d M)
+    #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (B d M), for B estimates
     threshold: float | None = checked(None, optional(real_number), at_least=0)
     #: how the server adds up reports: by their plain sums ("mean"), or robustly, by "huber" or "tukey"
     aggregation: str = checked("mean", one_of, choices=AGGREGATIONS)
@@ -52,14 +59,13 @@ class DisLinUCB(Policy):
         """Agents that share sums of psi psi^T and psi y; where psi never changes, they compute in closed form."""
         if view.valid is None:
             return DisLinUCBAgents(self, view)
-        return SharingAgents(self, view)
+        return SumsAgents(self, view)
 
-    def usual_threshold(self, constants: Constants) -> float:
-        """The threshold D: the one given, or T ln(MT) / (K d M)."""
+    def usual_threshold(self, constants: Constants, blocks: int) -> float:
+        """The threshold D: the one given, or T ln(MT) / (B d M), where B is the number of estimates."""
         if self.threshold is not None:
             return self.threshold
-        T, M = constants.horizon, constants.num_agents
-        return float(T * np.log(M * T) / (constants.num_arms * constants.dim * M))
+        return dis_lin_ucb_threshold(constants.horizon, constants.num_agents, blocks * constants.dim)
 
     def server(self, view: ServerView) -> "DisLinUCBServer":
         """A server that adds up the sums of all agents."""
@@ -79,8 +85,9 @@ class DisLinUCBAgents(IndexAgents):
         super().__init__(view)
         self.policy = policy
         c = view.constants
-        self.threshold = policy.usual_threshold(c)
-        self.confidence = float(2 * np.log(policy.delta))
+        self.threshold = policy.usual_threshold(c, c.num_arms)
+        self.confidence = float(2 * np.log(policy.delta / c.num_arms))
+        self.scale = reward_scale(view, policy.sigma)
         self.since = 0  # steps since the last synchronisation
         self.called = False  # whether the server has called for a synchronisation
         self._synchronise(np.zeros((c.num_arms, c.dim, c.dim)), np.zeros((c.num_arms, c.dim)))
@@ -104,7 +111,7 @@ class DisLinUCBAgents(IndexAgents):
     ) -> FloatArray:
         """The upper confidence bounds, for arrays of one shape."""
         x = 1 + pulls * q
-        radius = self.policy.sigma * np.sqrt(np.log(x) + log_det - self.confidence)
+        radius = self.scale * np.sqrt(np.log(x) + log_det - self.confidence)
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
@@ -140,60 +147,29 @@ class DisLinUCBAgents(IndexAgents):
             gram = self.pulls[..., None, None] * (psi[..., :, None] * psi[..., None, :])
             return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
         super().report(feedback)
-        asking = self.growth * self.since > self.threshold
+        asking = wants_to_synchronise(self.growth, self.since, self.threshold)
         return Message("request", {}, agents[asking]) if asking.any() else None
 
 
-class SharingAgents(LinearAgents):
+class SumsAgents(SynchronisedAgents):
     """Agents of DisLinUCB where contexts change: each has W + its own sums of psi psi^T since the last synchronisation.
 
-    Their radius is that of KK-UCB: each arm has an ellipsoid of its own, with delta / K, and where contexts are hidden
-    their spread counts as noise. So one agent that never synchronises plays as KK-UCB does.
+    Where all arms are guaranteed to have one theta there is one estimate for all, as in the reference.
     """
 
     def __init__(self, policy: DisLinUCB, view: View):
         self.policy = policy
-        settings = RidgeSettings.of_hidden(policy.delta, policy.sigma, policy.theta_bound, view, shared=False)
-        super().__init__(view, settings)
-        self.threshold = policy.usual_threshold(view.constants)
-        self.called = False  # whether the server has called for a synchronisation
-        self._forget()
+        blocks = blocks_of(view.constants)
+        scale = reward_scale(view, policy.sigma)
+        super().__init__(view, LinearSettings(blocks, scale, policy.delta, policy.theta_bound))
+        self.threshold = policy.usual_threshold(view.constants, blocks)
 
-    def _forget(self) -> None:
-        """Start to count anew."""
-        self.gram: FloatArray = np.zeros(self.inverse.shape)  # the sums of psi psi^T since the last synchronisation
-        self.new: FloatArray = np.zeros(self.moments.shape)  # the sums of psi y since then
-        self.growth: FloatArray = np.zeros(len(self.gram))  # ln(det V / det V_last) over all blocks, (n,)
-        self.since = 0  # steps since then
-
-    def learn(self, outcome: Outcome) -> None:
-        """Learn as KK-UCB does, and keep apart what is new."""
-        rows, x = np.arange(len(outcome.arm)), self.regressor(outcome)
-        before = self.log_det[rows, outcome.arm]
-        super().learn(outcome)
-        self.growth += self.log_det[rows, outcome.arm] - before
-        self.gram[rows, outcome.arm] += outcome.pulls[:, None, None] * (x[:, :, None] * x[:, None, :])
-        self.new[rows, outcome.arm] += outcome.rewards[:, None] * x
-        self.since += 1
-
-    def speak(self) -> Message | None:
-        """A request by the agents that have learnt enough; when the server has called, the new sums of all agents."""
-        agents = self.view.agents
-        if self.called:
-            self.called = False
-            return Message("new", {"gram": self.gram, "moments": self.new}, agents)
-        asking = self.growth * self.since > self.threshold
-        return Message("request", {}, agents[asking]) if asking.any() else None
-
-    def hear(self, down: Message) -> None:
-        """A call for the new sums, or the sums of all agents, from which everybody starts anew."""
-        self.called = down.kind == "call"
-        if not self.called:
-            self.start_from(down["gram"], down["moments"])
-            self._forget()
+    def asks(self) -> BoolArray:
+        """Those who have learnt enough, for the time that has passed."""
+        return wants_to_synchronise(self.grown, self.since, self.threshold)
 
 
-class DisLinUCBServer(ServerSide):
+class DisLinUCBServer(AddingServer):
     """The server of DisLinUCB: it calls all agents when one asks, adds up what is new, and sends the sums back.
 
     With a robust `aggregation` it keeps the sums of each agent, and adds them up with weights from 0 to 1, by how well
@@ -202,39 +178,20 @@ class DisLinUCBServer(ServerSide):
     """
 
     def __init__(self, policy: DisLinUCB, constants: Constants):
-        self.policy, self.constants = policy, constants
-        rows = 1 if policy.aggregation == "mean" else constants.num_agents  # whose sums are kept apart
-        self.gram: FloatArray = np.zeros((rows, constants.num_arms, constants.dim, constants.dim))
-        self.moments: FloatArray = np.zeros((rows, constants.num_arms, constants.dim))
+        super().__init__(constants)
+        self.policy = policy
 
-    def refuses(self, up: Message) -> dict[int, str]:
-        """Matrices that are no sums of psi psi^T of so many pulls, and moments that are too long for them."""
-        found = super().refuses(up)
-        if up.kind == "request":
-            return found
-        assert up.agents is not None
-        rows = np.flatnonzero(~np.isin(up.agents, list(found)))
-        gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
-        found |= {agents[row]: reason for row, reason in impossible_grams(gram, self.constants).items()}
-        most = longest_moments(gram, self.constants)
-        norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
-        for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
-            reason = f"sent moments of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
-            found.setdefault(agents[row], reason)
-        return found
-
-    def answer(self, up: Message) -> Message:
-        """A call to all agents after a request; the sums after new numbers."""
-        if up.kind == "request":
-            return Message("call")
+    def sums_with(self, up: Message) -> tuple[FloatArray, FloatArray]:
+        """Add what is new; gives the sums over all agents, weighted if the aggregation is robust."""
         if self.policy.aggregation == "mean":
-            self.gram = self.gram + up["gram"].sum(axis=0)
-            self.moments = self.moments + up["moments"].sum(axis=0)
-            return Message("sums", {"gram": self.gram[0], "moments": self.moments[0]})
+            return super().sums_with(up)
+        if self.gram is None or self.moments is None:
+            self.gram, self.moments = (
+                np.zeros((self.constants.num_agents, *up[name].shape[1:])) for name in ("gram", "moments")
+            )
         self.gram[up.agents] += up["gram"]
         self.moments[up.agents] += up["moments"]
         bias = lasting_bias(self.constants) / self.constants.ell**2  # N pulls give a trace of at least N ell^2
         least_scale = self.constants.noise_std
         weights = report_weights(self.gram, self.moments, self.policy.aggregation, least_scale, bias)
-        gram = np.einsum("na,nade->ade", weights, self.gram)
-        return Message("sums", {"gram": gram, "moments": np.einsum("na,nad->ad", weights, self.moments)})
+        return np.einsum("na,nade->ade", weights, self.gram), np.einsum("na,nad->ad", weights, self.moments)

@@ -1,0 +1,137 @@
+"""Linear agents that share what they have seen: what they have not sent yet, and how all synchronise."""
+
+from abc import abstractmethod
+from dataclasses import replace
+
+import numpy as np
+
+from fedbandit_agents.linear.ridge import for_agents, from_sums
+from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
+from fedbandit_baselines.linear.agents import LinearAgents, LinearSettings, Observation
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.policy import ServerSide
+
+
+class SharingAgents(LinearAgents):
+    """Linear agents that keep the sums of what they have not sent yet.
+
+    A subclass says in `speak` when to send them, by `news`, and takes in what comes back in `hear`.
+    """
+
+    def __init__(self, view: View, settings: LinearSettings):
+        super().__init__(view, settings)
+        self.new_gram: FloatArray = np.zeros_like(self.inverse)  # (n, B, d, d) the sums of x x^T that were not sent
+        self.new_moments: FloatArray = np.zeros_like(self.moments)  # (n, B, d) the sums of x y that were not sent
+        self.grown: FloatArray = np.zeros(len(self.inverse))  # (n,) by how much ln det V has grown by them
+
+    def add(self, seen: Observation) -> FloatArray:
+        """Learn, and keep what is new."""
+        growth = super().add(seen)
+        rows, (block, x, weight, total) = np.arange(len(seen.x)), seen
+        self.new_gram[rows, block] += weight[:, None, None] * (x[:, :, None] * x[:, None, :])
+        self.new_moments[rows, block] += total[:, None] * x
+        self.grown += growth
+        return growth
+
+    def news(self, rows: IntArray) -> Message:
+        """The sums that these agents have not sent yet."""
+        arrays = {"gram": self.new_gram[rows], "moments": self.new_moments[rows]}
+        return Message("new", arrays, self.view.agents[rows])
+
+    def forget_news(self, rows: IntArray | slice) -> None:
+        """These agents have sent all they knew."""
+        self.new_gram[rows] = self.new_moments[rows] = self.grown[rows] = 0
+
+
+class SynchronisedAgents(SharingAgents):
+    """Agents that all synchronise when one of them asks for it.
+
+    An agent that asks sends an empty message, the server calls, all agents send what is new, and the server answers
+    with the sums over all agents, from which everybody goes on. A subclass says in `asks` who asks.
+    """
+
+    def __init__(self, view: View, settings: LinearSettings):
+        super().__init__(view, settings)
+        self.called = False  # whether the server has called for a synchronisation
+        self.since = 0  # steps since the last synchronisation
+
+    @abstractmethod
+    def asks(self) -> BoolArray:
+        """Which agents ask for a synchronisation, (n,)."""
+
+    def add(self, seen: Observation) -> FloatArray:
+        """Learn, keep what is new, and count the step."""
+        self.since += 1
+        return super().add(seen)
+
+    def speak(self) -> Message | None:
+        """A request by the agents that ask for it; when the server has called, the new sums of all agents."""
+        if self.called:
+            self.called = False
+            return self.news(np.arange(len(self.grown)))
+        asking = self.asks()
+        return Message("request", {}, self.view.agents[asking]) if asking.any() else None
+
+    def hear(self, down: Message) -> None:
+        """A call for what is new, or the sums of all agents, from which everybody goes on."""
+        self.called = down.kind == "call"
+        if not self.called:
+            self.start_from(down["gram"], down["moments"])
+
+    def start_from(self, gram: FloatArray, moments: FloatArray) -> None:
+        """Go on from the sums over all agents: of x x^T (B, d, d) and of x y (B, d)."""
+        self.ridge = for_agents(from_sums(gram[None], moments[None], self.regularisation), len(self.grown))
+        self.forget_news(slice(None))
+        self.since = 0
+
+
+class AddingServer(ServerSide):
+    """A server that adds up what is new: it calls all agents when one asks, and answers with the sums of all.
+
+    It refuses reports that can't be, as far as it knows: what bounds a sum are the norms of psi.
+
+    Args:
+        constants: the public constants.
+        on_psi: whether the reported sums are plain sums of psi psi^T and psi y; else norms bound nothing.
+        together: whether all agents report at the same time, so that each has pulled as often as the others since.
+    """
+
+    def __init__(self, constants: Constants, *, on_psi: bool = True, together: bool = True):
+        self.constants = constants if on_psi else replace(constants, shortest=None, longest=None)
+        self.together = together
+        self.gram: FloatArray | None = None  # (B, d, d) the sums over all agents; None: nobody has reported yet
+        self.moments: FloatArray | None = None  # (B, d)
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Matrices that are no sums of psi psi^T of so many pulls, and moments that are too long for them."""
+        found = super().refuses(up)
+        if up.kind == "request":
+            return found
+        assert up.agents is not None
+        rows = np.flatnonzero(~np.isin(up.agents, list(found)))
+        gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
+        impossible = impossible_grams(gram, self.constants, together=self.together)
+        found |= {agents[row]: reason for row, reason in impossible.items()}
+        most = longest_moments(gram, self.constants)
+        norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
+        for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
+            reason = f"sent moments of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
+            found.setdefault(agents[row], reason)
+        return found
+
+    def answer(self, up: Message) -> Message | None:
+        """A call to all agents after a request; the sums after new numbers."""
+        if up.kind == "request":
+            return Message("call")
+        gram, moments = self.sums_with(up)
+        return Message("sums", {"gram": gram, "moments": moments})
+
+    def sums_with(self, up: Message) -> tuple[FloatArray, FloatArray]:
+        """Add what is reported; gives the sums over all agents, of x x^T (B, d, d) and of x y (B, d)."""
+        gram, moments = up["gram"].sum(axis=0), up["moments"].sum(axis=0)
+        if self.gram is not None and self.moments is not None:
+            gram, moments = self.gram + gram, self.moments + moments
+        self.gram, self.moments = gram, moments
+        return gram, moments
