@@ -111,6 +111,9 @@ class Client:
         return self._step - start, report
 
     def _one_turn(self, down: Message | None) -> Message | None:
+        for_others = down is not None and down.agents is not None and not len(down.agents)
+        if for_others and not self._blocks.sides[0].hears_of_others:
+            down = None
         if self._valid is not None and self._step == self._shown + self._valid:
             self._show(self._step)
         valid = None if self._valid is None else self._shown + self._valid - self._step

@@ -70,6 +70,8 @@ class AgentSide(Side, ABC):
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
     admitted: BoolArray | None = None  #: (n,) the agents that take part so far; None: all do from the start
     recommended: IntArray | None = None  #: (n,) the arm that each takes for the best, -1: none yet; None: never any
+    #: whether a message for other agents alone reaches these too, without rows, so that all wait together
+    hears_of_others: bool = False
     uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
