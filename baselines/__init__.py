@@ -2,9 +2,13 @@
 
 from fedbandit_baselines.best_arm import MultiRound
 from fedbandit_baselines.coop_ucb import CoopUCB2
+from fedbandit_baselines.coop_ucl import CoopUCL
+from fedbandit_baselines.dcb import DCB
 from fedbandit_baselines.dd_ucb import DDUCB
+from fedbandit_baselines.dec_ucb import DecUCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
 from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
+from fedbandit_baselines.gosine import GosInE
 from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.limited_interaction import LimitedInteraction
 from fedbandit_baselines.linear.async_lin_ucb import AsyncLinUCB
@@ -21,11 +25,13 @@ from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
 from fedbandit_baselines.one_round import OneRound
 from fedbandit_baselines.orch_explore import OrchExplore
 from fedbandit_baselines.pf_ucb import PFUCB
+from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
 from fedbandit_baselines.ucb import LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
 __all__ = [
+    "DCB",
     "DDUCB",
     "DELB",
     "KKUCB",
@@ -34,6 +40,8 @@ __all__ = [
     "AsyncLinUCB",
     "Collaborative",
     "CoopUCB2",
+    "CoopUCL",
+    "DecUCB",
     "DisLinUCB",
     "EnhancedFedPE",
     "ExactThompson",
@@ -43,6 +51,7 @@ __all__ = [
     "FedLinUCB",
     "FedPE",
     "FederatedThompson",
+    "GosInE",
     "GossipUCB",
     "KKUCBObserved",
     "LimitedInteraction",
@@ -55,6 +64,7 @@ __all__ = [
     "Oracle",
     "OrchExplore",
     "PooledUCB",
+    "PrivateGossipUCB",
     "ResidualLinUCB",
     "SharedThetaFedPE",
     "Uniform",

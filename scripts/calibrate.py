@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints how often the regions of Fed-CI's posterior hold the true mean rewards (for maintainers; some minutes).
 
-scripts/calibrate.py               # the tests' problems, those of the README's table among them, on other seeds
+scripts/calibrate.py               # the tests' problems on other seeds; docs/results/calibration.md shows them
 scripts/calibrate.py --runs 10     # a quick look
 """
 

@@ -89,22 +89,26 @@ class DELBAgents(AgentSide):
         n, num_arms, _ = view.psi.shape
         self.active: BoolArray = np.ones((n, num_arms), dtype=bool)
         self.best: IntArray = np.zeros(n, dtype=np.int64)
+        self.share: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # what to pull
         self.phase = 0  # l; before the first phase agents send psi
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The shares of a phase; at the start, and where one arm is left, there are none."""
+        """The shares of a phase; there are none at the start, and none where one arm is left.
+
+        Where nothing has arrived all reports were lost, and are made again.
+        """
         n, num_arms = self.active.shape
-        if self.phase == 0 and down is None:
+        if down is not None:
+            if "theta" in down.arrays:
+                self._drop(down["theta"])
+            if "theta" in down.arrays or self.phase == 0:
+                self.phase += 1
+            if down.kind == "end":
+                return Plan.play(self.best, num_arms, remaining)
+            self.share = down["pulls"].copy()
+        if self.phase == 0:
             return Plan.wait(n, num_arms)
-        if down is None:  # nothing has arrived, because elimination is over or because the reports were lost
-            return Plan.play(self.best, num_arms, remaining)
-        if "theta" in down.arrays:
-            self._drop(down["theta"])
-        self.phase += 1
-        if (self.active.sum(axis=1) == 1).all():
-            return Plan.play(self.best, num_arms, remaining)
-        explore = down["pulls"]
-        return Plan(explore, self.best, int(explore.sum(axis=1).max()))
+        return Plan(self.share, self.best, int(self.share.sum(axis=1).max()))
 
     def _drop(self, theta: FloatArray) -> None:
         """Drop arms by an estimate (n, D), the same for all agents."""
@@ -119,53 +123,62 @@ class DELBAgents(AgentSide):
         if self.phase == 0:
             return Message("arms", {"psi": self.view.psi}, self.view.agents)
         explored = feedback.explored > 0
-        if not explored.any():
+        rows = np.flatnonzero(explored.any(axis=1))
+        if not len(rows):
             return None
         means = feedback.explored_sums / np.maximum(feedback.explored, 1)
-        return Message("means", {"means": means}, self.view.agents, {"means": explored})
+        return Message("means", {"means": means[rows]}, self.view.agents[rows], {"means": explored[rows]})
 
 
 class DELBServer(ServerSide):
-    """The server of DELB."""
+    """The server of DELB. Shares whose means were lost are dealt out again before a phase ends."""
 
     def __init__(self, policy: DELB, constants: Constants):
         self.policy, self.constants = policy, constants
         self.arms: FloatArray | None = None  # (K, D) the regressors of the arms; None: nobody has reported yet
         self.active: BoolArray = np.ones(constants.num_arms, dtype=bool)
-        self.dealt: IntArray = np.zeros((constants.num_agents, constants.num_arms), dtype=np.int64)  # of this phase
+        self.dealt: IntArray = np.zeros((constants.num_agents, constants.num_arms), dtype=np.int64)
+        self.pulls: IntArray = np.zeros(constants.num_arms, dtype=np.int64)  # those of this phase that were reported
+        self.sums: FloatArray = np.zeros(constants.num_arms)  # the sums of their rewards
         self.phase = 0
 
     def answer(self, up: Message) -> Message:
         """The shares of the next phase and, after the first one, the estimate of the last."""
-        M = self.constants.num_agents
         if self.arms is None:
             self.arms = regressors(up["psi"][0], self.constants)
-            return Message("shares", *self._shares({}))
-        theta = self._estimate(up)
+            return self._shares(self._phase_pulls(self.arms))
+        self._count(up)
+        if self.dealt.any():
+            return self._shares(self.dealt.sum(axis=0))
+        theta = phase_estimate(self.arms, self.pulls, self.sums / np.maximum(self.pulls, 1))
         self.active = kept(self.arms, theta, self.active, self.phase)
-        return Message("shares", *self._shares({"theta": np.broadcast_to(theta, (M, len(theta)))}))
+        if self.active.sum() == 1:
+            return Message("end", {"theta": self._for_all(theta)}, np.arange(self.constants.num_agents))
+        return self._shares(self._phase_pulls(self.arms), {"theta": self._for_all(theta)})
 
-    def _estimate(self, up: Message) -> FloatArray:
-        """Theta from the means of this phase that have arrived."""
-        assert self.arms is not None
-        pulls = np.where(up.present["means"], self.dealt[up.agents], 0)
-        total = pulls.sum(axis=0)
-        means = (pulls * up["means"]).sum(axis=0) / np.maximum(total, 1)
-        return phase_estimate(self.arms, total, means)
+    def _count(self, up: Message) -> None:
+        """Count the means that have arrived; `dealt` keeps what is missing."""
+        arrived = np.where(up.present["means"], self.dealt[up.agents], 0)
+        self.pulls = self.pulls + arrived.sum(axis=0)
+        self.sums = self.sums + (arrived * up["means"]).sum(axis=0)
+        self.dealt[up.agents] -= arrived
 
-    def _shares(
-        self, arrays: dict[str, FloatArray]
-    ) -> tuple[dict[str, FloatArray | IntArray], IntArray, dict[str, BoolArray]]:
-        """What a message of shares is made of; when one arm is left there are none."""
-        assert self.arms is not None
-        constants = self.constants
+    def _phase_pulls(self, arms: FloatArray) -> IntArray:
+        """The pulls (K,) of the next phase, which begins."""
         self.phase += 1
-        pulls: IntArray = np.zeros(constants.num_arms, dtype=np.int64)
-        if self.active.sum() > 1:
-            pi, rank = small_design(self.arms[self.active])
-            factor = self.policy.factor(constants)
-            M, T = constants.num_agents, constants.horizon
-            pulls[self.active] = phase_pulls(pi, self.phase, rank, M, T, factor)
-        self.dealt = shares(pulls, constants.num_agents)
-        agents = np.arange(constants.num_agents)
-        return {**arrays, "pulls": self.dealt}, agents, {"pulls": self.dealt > 0}
+        self.pulls[:] = self.sums[:] = 0
+        pi, rank = small_design(arms[self.active])
+        M, T = self.constants.num_agents, self.constants.horizon
+        pulls: IntArray = np.zeros(len(arms), dtype=np.int64)
+        pulls[self.active] = phase_pulls(pi, self.phase, rank, M, T, self.policy.factor(self.constants))
+        return pulls
+
+    def _shares(self, pulls: IntArray, estimate: dict[str, FloatArray] | None = None) -> Message:
+        """Pulls (K,) that are dealt out among all agents, and perhaps an estimate."""
+        self.dealt = shares(pulls, self.constants.num_agents)
+        agents = np.arange(len(self.dealt))
+        return Message("shares", {"pulls": self.dealt, **(estimate or {})}, agents, {"pulls": self.dealt > 0})
+
+    def _for_all(self, theta: FloatArray) -> FloatArray:
+        """The estimate, a row for each agent."""
+        return np.broadcast_to(theta, (self.constants.num_agents, len(theta)))

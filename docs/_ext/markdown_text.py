@@ -1,9 +1,16 @@
 """Docstrings, tables and snippets as Markdown."""
 
+import ast
+import doctest
 import re
 from collections.abc import Iterable, Sequence
 
+import fedbandit_agents
+import fedbandit_baselines
+import fedbandit_envs
 from fedbandit_envs.cli.list_names import Explanation
+
+MODULES = {"np": "import numpy as np", "fb": "import fedbandit_envs as fb", "Path": "from pathlib import Path"}
 
 
 def words(text: str) -> str:
@@ -21,8 +28,29 @@ def docstring(text: str) -> tuple[str, str]:
     paragraphs = text.split("\n\n")
     told = [words(paragraph) for paragraph in paragraphs if not paragraph.lstrip().startswith(">>>")]
     examples = [paragraph for paragraph in paragraphs if paragraph.lstrip().startswith(">>>")]
-    shown = "".join(f"```pycon\n{example}\n```\n\n" for example in examples)
+    shown = "".join(f"```pycon\n{with_imports(example)}\n```\n\n" for example in examples[:1])
+    shown += "".join(f"```pycon\n{example}\n```\n\n" for example in examples[1:])
     return "\n\n".join(told), shown
+
+
+def with_imports(example: str) -> str:
+    """An example of a docstring with the imports that its module has already, so that it runs when pasted.
+
+    >>> print(with_imports(">>> Uniform()\\nUniform()"))
+    >>> from fedbandit_baselines import Uniform
+    >>> Uniform()
+    Uniform()
+    """
+    tree = ast.parse("".join(one.source for one in doctest.DocTestParser().get_examples(example)))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    given = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", ())}
+    lines = [line for name, line in MODULES.items() if name in used - given]
+    public = {
+        package.__name__: sorted((used - given) & set(package.__all__))
+        for package in (fedbandit_envs, fedbandit_agents, fedbandit_baselines)
+    }
+    lines += [f"from {package} import {', '.join(names)}" for package, names in public.items() if names]
+    return "\n".join([*(f">>> {line}" for line in lines), example])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

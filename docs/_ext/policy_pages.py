@@ -1,48 +1,74 @@
 """A page for each policy, from the registry, the docstrings, and a small run that shows what it sends."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from markdown_text import docstring, heading, parameters, table, words
 from matplotlib.figure import Figure
+from policy_kinds import PHASED, Home, home, kinds, network_of
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.list_names import Explanation, explanation
-from fedbandit_envs.protocol.policy import observe_for, partner_of
+from fedbandit_envs.protocol.policy import partner_of
 
-AGENTS, STEPS = 20, 2**13
-PROBLEM = {"num_agents": AGENTS, "max_cycles": STEPS, "error": "classical"}
+WITHOUT_FEATURES = "fedbandit/MultiArmed-v0", "fedbandit/SharedArms-v0"
 INK = {"Uniform": "#999999", "Oracle": "#999999"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The run that a page shows."""
+
+    name: str  #: the policy
+    home: Home  #: the problem
+    history: fb.History  #: the run, with its messages
+    scale: dict[str, fb.History]  #: the two ends of the scale on the same problem, where they can play it
+
+    @property
+    def setting(self) -> str:
+        """The sizes of the problem, in words."""
+        constants = self.history.constants
+        features = "" if self.home.environment in WITHOUT_FEATURES else f", dimension {constants.dim}"
+        return f"{constants.num_agents} agents, {constants.num_arms} arms{features}, {constants.horizon} steps"
 
 
 def pages(pictures: Path, ideas: Path) -> dict[str, str]:
     """The pages of all policies by name, and the page that lists them."""
-    told = [explanation(name) for name in fb.policy_names()]
-    scale = {name: run(name) for name in ("Uniform", "Oracle")}
-    found = {f"policies/{one.name}": page(one, pictures, ideas, scale) for one in told}
+    names = fb.policy_names()
+    told = {name: explanation(name) for name in names}
+    scales: dict[str, dict[str, fb.History]] = {}
+    found = {f"policies/{name}": page(told[name], shown(name, scales), pictures, ideas) for name in names}
     return {**found, "policies/index": index(told)}
 
 
-def run(name: str) -> fb.History:
-    """The run from which the page tells what was sent and what was promised."""
+def shown(name: str, scales: dict[str, dict[str, fb.History]]) -> Shown:
+    """Play a policy, and the ends of the scale unless they have been played on this problem before."""
+    one = home(name)
+    if one.told not in scales:
+        ends = (end for end in INK if fb.why_not(policy := fb.make_policy(end), one.env(policy)) is None)
+        scales[one.told] = {end: play(end, one) for end in ends}
+    return Shown(name, one, play(name, one), scales[one.told])
+
+
+def play(name: str, one: Home) -> fb.History:
+    """One run with its messages."""
     policy = fb.make_policy(name)
-    shown = {"observe": observe_for(policy)}
-    if policy.observes == "delayed":
-        shown |= {"context": "streaming", "reveal": "after", "error": "berkson"}
-    env = fb.make("fedbandit/Synthetic-v0", **{**PROBLEM, **shown})
-    network = "ring" if partner_of(type(policy)) == "peers" else None
-    return fb.play(env, policy, seed=0, record=True, network=network)
+    return fb.play(one.env(policy), policy, seed=0, record=True, network=network_of(policy))
 
 
-def index(told: list[Explanation]) -> str:
-    """The page that lists the policies."""
-    rows = [[f"[{one.name}]({one.name}.md)", one.needs, words(heading(one))] for one in told]
-    menu = "\n".join(one.name for one in told)
+def index(told: dict[str, Explanation]) -> str:
+    """The page that lists the policies, kind by kind."""
+    parts = []
+    for kind, names in kinds(list(told)):
+        rows = [[f"[{name}]({name}.md)", told[name].needs, words(heading(told[name]))] for name in names]
+        parts.append(f"## {kind.title}\n\n{kind.told}\n\n{table(['name', 'what it needs', 'what it is'], rows)}")
+    listed, menu = "\n".join(parts), "\n".join(name for _, names in kinds(list(told)) for name in names)
     return f"""# Policies
 
 Each policy has a page with its idea, its parameters, what it sends and what is promised. `fedbandit list policies`
 shows the same in the shell. [Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
 
-{table(["name", "what it needs", "what it is"], rows)}
+{listed}
 
 ```{{toctree}}
 :hidden:
@@ -52,11 +78,10 @@ shows the same in the shell. [Which policy should I use?](../../how-to/choose-a-
 """
 
 
-def page(told: Explanation, pictures: Path, ideas: Path, scale: dict[str, fb.History]) -> str:
+def page(told: Explanation, run: Shown, pictures: Path, ideas: Path) -> str:
     """The page of one policy."""
     description, example = docstring(told.description)
-    history = scale.get(told.name) or run(told.name)
-    draw(told.name, history, scale, pictures / f"{told.name}.svg")
+    draw(run, pictures / f"{told.name}.svg")
     idea = ideas / f"{told.name}.md"
     written = f"\n## The steps\n\n{idea.read_text().strip()}\n" if idea.exists() else ""
     return f"""# {told.name}
@@ -74,20 +99,18 @@ In Python: `fb.make_policy("{told.name}"{first_parameter(told, ", {}={!r}")})`. 
 
 ## What it sends
 
-{sends(history)}
+{sends(run)}
 
 ## What is promised
 
-{promises(history)}
+{promises(run.history)}
 
 ## A small run
 
 ```{{figure}} ../pictures/{told.name}.svg
 :alt: regret of {told.name} over time
 
-Regret per agent over time on `fedbandit/Synthetic-v0` with {AGENTS} agents, {STEPS} steps and classical error, seed 0,
-beside the two ends of the scale. It is one run of a small problem: phased elimination needs longer runs to
-show its strength.
+{figure_words(run)}
 ```
 
 ## Example
@@ -104,9 +127,18 @@ def first_parameter(told: Explanation, form: str) -> str:
     return ""
 
 
-def sends(history: fb.History) -> str:
+def figure_words(run: Shown) -> str:
+    """What stands below the figure."""
+    ends = " and ".join(end for end in run.scale if end != run.name)
+    beside = f", beside {ends}" if ends else ""
+    phased = " Phased elimination needs longer runs to show its strength." if run.name in PHASED.names else ""
+    return f"""Regret per agent over time on {run.home.told}: {run.setting}, seed 0{beside}.
+It is one run of a small problem.{phased}"""
+
+
+def sends(run: Shown) -> str:
     """A table of the messages that crossed, and their sum."""
-    ledger = history.ledger
+    history, ledger = run.history, run.history.ledger
     if not ledger.messages:
         return "Nothing. Its agents never communicate, and its ledger shows zeros.\n"
     rows: dict[tuple[str, str, str], int] = {}
@@ -121,8 +153,7 @@ def sends(history: fb.History) -> str:
     crossed = f"{ledger.scalars_up:,} scalars up and {ledger.scalars_down:,} down"
     if peers:
         crossed = f"{ledger.scalars_peer:,} scalars over the edges of a ring"
-    steps = f"{AGENTS} agents, {history.constants.num_arms} arms, dimension {history.constants.dim}, {STEPS} steps"
-    return f"""This is what crossed in a run on Synthetic ({steps}). Shapes are those of one agent's
+    return f"""This is what crossed in a run on {run.home.told} ({run.setting}). Shapes are those of one agent's
 share where a message belongs to agents, and of the whole message where it goes to all of them alike. Entries that are
 left out, as those of arms that an agent did not explore, are not charged.
 
@@ -157,13 +188,13 @@ def promises(history: fb.History) -> str:
 """
 
 
-def draw(name: str, history: fb.History, scale: dict[str, fb.History], file: Path) -> None:
+def draw(run: Shown, file: Path) -> None:
     """Draw the regret of the policy between uniform play and the oracle."""
     figure = Figure(figsize=(6, 2.8), layout="constrained")
     axes = figure.subplots()
-    for label, one in {**scale, name: history}.items():
-        ink = "#1f6fb4" if label == name else INK[label]
-        axes.plot(one.steps, one.mean_regret(), color=ink, label=label, linewidth=2 if label == name else 1.2)
+    for name, one in {**run.scale, run.name: run.history}.items():
+        ink = "#1f6fb4" if name == run.name else INK[name]
+        axes.plot(one.steps, one.mean_regret(), color=ink, label=name, linewidth=2 if name == run.name else 1.2)
     axes.set_xlabel("step")
     axes.set_ylabel("regret per agent")
     axes.legend(frameon=False)

@@ -106,7 +106,7 @@ def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
             "hidden contexts: share of runs with all estimates within their widths",
             *(share.share, share.low, share.high, share.trials, "not claimed"),
             "a fixed hidden context biases an agent's rewards for good, and no width of the paper covers a bias: "
-            "its lemma that they do is mistaken (see the README), so nothing is claimed here",
+            "its lemma that they do is mistaken (docs/results/open-points.md), so nothing is claimed here",
         ),
     ]
 

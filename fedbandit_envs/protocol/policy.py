@@ -217,8 +217,9 @@ class Policy(ABC):
         return None
 
 
-#: How an array can travel between peers: to all neighbours, or over one edge of the network, drawn anew in each round.
-DELIVERIES = ("neighbours", "one-edge")
+#: How an array can travel between peers: to all neighbours; or, drawn anew in each round, each agent hears one of its
+#: neighbours; the ends of one edge hear each other; or agents hear each other by a permutation along edges.
+DELIVERIES = ("neighbours", "one-neighbour", "one-edge", "permutation")
 PARTNERS = ("server", "peers", "nobody")
 
 

@@ -268,10 +268,10 @@ def test_models_of_stable_baselines3_are_played_as_they_were_and_on_what_they_kn
 
 @pytest.mark.sb3
 @pytest.mark.filterwarnings("default")
-def test_the_example_of_the_readme_runs_as_it_stands_there(tmp_path, monkeypatch):
+def test_the_example_of_the_page_runs_as_it_stands_there(tmp_path, monkeypatch):
     sb3 = pytest.importorskip("stable_baselines3")
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (block,) = re.findall(r"^```python\n([^`]*from_sb3\(model\)[^`]*)^```", readme, flags=re.MULTILINE)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "rl-libraries.md").read_text()
+    (block,) = re.findall(r"^```{code-block} python\n([^`]*from_sb3\(model\)[^`]*)^```", page, flags=re.MULTILINE)
     sizes = {"num_agents": 5, "num_arms": 4, "dim": 2}
     env = gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", observation="statistics", **sizes)
     monkeypatch.chdir(tmp_path)

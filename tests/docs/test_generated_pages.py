@@ -1,5 +1,7 @@
 """The pages that are made from the code: each environment and policy has one, and it says what the shell says."""
 
+import doctest
+import re
 import sys
 
 import pytest
@@ -61,6 +63,34 @@ def test_every_environment_has_a_page_that_says_what_the_shell_says(
     for id in fb.environment_ids():
         page = environments[f"environments/{environment_pages.slug(id)}"]
         assert_told(page, told_by_the_shell(id, capsys))
+
+
+def test_every_policy_has_a_kind(policies: dict[str, str]) -> None:
+    listed = policies["policies/index"]
+    assert "## Others" not in listed, "name the new policy in KINDS of docs/_ext/policy_kinds.py"
+    assert listed.index("Fed-PECD.md") < listed.index("UCB1.md")
+
+
+def test_examples_of_generated_pages_run_when_pasted(policies: dict[str, str], environments: dict[str, str]) -> None:
+    runner, parser = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), doctest.DocTestParser()
+    for name, page in {**policies, **environments}.items():
+        for number, block in enumerate(re.findall(r"^```pycon\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)):
+            runner.run(parser.get_doctest(block, {}, f"{name} {number}", name, 0))
+    assert runner.tries > 100
+    assert runner.failures == 0
+
+
+def test_snippets_of_environments_run_when_pasted(
+    environments: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for id in fb.environment_ids():
+        (snippet,) = re.findall(
+            r"^```python\n(.*?)^```",
+            environments[f"environments/{environment_pages.slug(id)}"],
+            flags=re.DOTALL | re.MULTILINE,
+        )
+        exec(compile(snippet, id, "exec"), {"__name__": "__main__"})
+        assert float(capsys.readouterr().out) >= 0
 
 
 def test_a_page_tells_what_is_sent_and_what_is_not(policies: dict[str, str]) -> None:

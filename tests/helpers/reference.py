@@ -1,8 +1,8 @@
 """The slow oracle: Algorithms 1 and 2 and their kin, agent by agent and pull by pull, to be read beside the pseudocode.
 
-It shares no code with the packages and imports none of them. "Item" is one of the numbered choices in the README ("What
-the paper leaves open"), "line" a line of the paper's Algorithm 1 (agent) or 2 (server). Arms and agents count from 0,
-phases and steps from 1; phase 0 is the initialisation.
+It shares no code with the packages and imports none of them. "Item" is one of the numbered choices in
+docs/results/open-points.md, "line" a line of the paper's Algorithm 1 (agent) or 2 (server). Arms and agents count from
+0, phases and steps from 1; phase 0 is the initialisation.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A new policy is a few lines: the README's example, run as it stands there."""
+"""A new policy is a few lines: the example of the documentation, run as it stands there."""
 
 import ast
 import re
@@ -14,14 +14,14 @@ import fedbandit_envs as fb
 from fedbandit_envs.protocol import registry
 from fedbandit_envs.testing.check import check_policy
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-policy.md"
 
 
 def block_with(text):
-    """The first Python block of the README with this text in it."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), flags=re.DOTALL | re.MULTILINE)
+    """The first Python block of the page with this text in it."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
     found = [block for block in blocks if text in block]
-    assert found, f"README.md has no Python block with {text}"
+    assert found, f"{PAGE} has no Python block with {text}"
     return found[0]
 
 
@@ -35,7 +35,7 @@ def played(example):
     """The name that the example registers, and what it prints."""
     before, printed = set(fb.policy_names()), StringIO()
     with redirect_stdout(printed):
-        exec(compile(example, str(README), "exec"), {"__name__": "readme_example"})
+        exec(compile(example, str(PAGE), "exec"), {"__name__": "example_of_the_page"})
     (name,) = set(fb.policy_names()) - before
     yield name, printed.getvalue()
     del registry._registered[name]  # other tests go through all registered policies
@@ -73,8 +73,8 @@ def test_it_passes_check_policy(played):
 
 
 def test_the_agents_that_decide_step_by_step_pass_check_policy_and_learn():
-    names = {"__name__": "readme_example", "fb": fb, "np": np, "dataclass": dataclass}
-    exec(compile(block_with("fb.StepAgents"), str(README), "exec"), names)
+    names = {"__name__": "example_of_the_page", "fb": fb, "np": np, "dataclass": dataclass}
+    exec(compile(block_with("fb.StepAgents"), str(PAGE), "exec"), names)
     policy = names["EpsilonGreedy"]()
     assert "no fault" in check_policy(policy)
     env = fb.make("fedbandit/Synthetic-v0", num_agents=20, num_arms=4, noise_std=0.1, max_cycles=500)
