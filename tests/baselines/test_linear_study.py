@@ -5,7 +5,7 @@ from linear_comparison import SIGMA, compare, fixed, named, problems, row
 
 import fedbandit_envs as fb
 
-AGENTS, STEPS, TRIALS = 20, 2000, 20
+AGENTS, STEPS, TRIALS = 20, 1000, 10
 
 
 @pytest.mark.study
@@ -26,7 +26,7 @@ def test_what_residuals_bring():
     """Under fixed hidden contexts residuals lower the regret of DisLinUCB, by paired intervals of 95 %."""
     policies = named("Residual-LinUCB", "DisLinUCB", "Lin-Hidden", "KK-UCB", "Local-UCB", "Fed-CI")
     for std in (0.05, 0.1, 0.2):
-        found = compare(fixed(std, 2**13, AGENTS), TRIALS, policies, "regret")
+        found = compare(fixed(std, 2**11, AGENTS), TRIALS, policies, "regret")
         print("\n" + row(f"Synthetic, fixed contexts, spread {std}", found))
         difference, half = found["DisLinUCB"].against(found["Residual-LinUCB"])
         assert difference > half
