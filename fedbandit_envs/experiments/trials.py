@@ -86,7 +86,9 @@ def summary(history: History) -> Record:
         "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
         "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
-        **({} if history.privacy is None else {"privacy": dict(zip(PRIVACY, history.privacy, strict=True))}),
+        **(
+            {} if history.privacy is None else {"privacy": dict(zip(PRIVACY, map(float, history.privacy), strict=True))}
+        ),
     }
 
 
@@ -127,9 +129,11 @@ def wrong_share(history: History) -> FloatArray:
     """
     if history.summed:  # contexts change, so no arm stays the best
         return np.full(len(history.steps), np.nan)
-    lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
-    gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
-    return (gaps[..., 0] > 0).mean(axis=1)
+    gaps, before, shares = history.gaps["regret"], np.zeros(1, dtype=np.int64), []
+    for pulls in history.tables:
+        lately, before = pulls - before, pulls
+        shares.append((np.take_along_axis(gaps, lately.argmax(axis=1)[:, None], axis=1) > 0).mean())
+    return np.array(shares)
 
 
 def cumulative_counts(history: History) -> FloatArray:

@@ -48,7 +48,7 @@ def collected(settings: Settings, folder: Path) -> History:
         policy=settings.make_policy(),
         constants=constants,
         steps=steps,
-        pulls=pulls,
+        tables=tuple(pulls),
         **marks._asdict(),
         gaps={} if changing else all_gaps(env.instance),
         ledger=Ledger.restored(server["ledger"]),

@@ -52,6 +52,15 @@ def test_agents_that_talk_play_as_in_one_process(problem: str, blocks: list[list
     assert coordinator.turn >= 20  # each step is a turn, because they may talk after it
 
 
+def test_peers_are_shown_their_neighbours_at_each_step_too() -> None:
+    of = Settings.simulated("DCB", {}, "fedbandit/Synthetic-v0", STREAM, seed=3, network="ring")
+    loop, history = Loop(of, SEVERAL), in_process(of)
+    coordinator = federated(loop)
+    assert_same(loop, coordinator, history)
+    assert_same_regret(loop, history)
+    assert history.ledger.scalars_peer > 0
+
+
 @pytest.mark.parametrize(
     ("problem", "policy"),
     [("streaming", "KK-UCB"), ("pieces", "Uniform"), ("streaming", "Oracle"), ("revealed", "KK-UCB-Observed")],

@@ -67,6 +67,13 @@ def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
     assert addresses == set()  # in the network of this machine; Flower's programs have one of their own
 
 
+def test_over_flower_the_server_is_a_mere_relay_between_peers(out: Path) -> None:
+    run = settings("coop-UCB2", num_agents=3, num_arms=3, max_cycles=8, network="path")
+    history = federate(run, [[2, 0], [1]], out=out)
+    assert_same_history(history, in_process(run))
+    assert history.ledger.scalars == history.ledger.scalars_peer == 5 * 6 * 4  # 5 rounds, 2 K numbers, 4 directed edges
+
+
 def test_contexts_that_change_are_shown_to_the_processes_of_flower_at_each_step(out: Path) -> None:
     arguments = {"num_agents": 2, "num_arms": 3, "max_cycles": 4, "members": 3}
     run = Settings.simulated("DisLinUCB", {"threshold": 2.0}, "fedbandit/Forecast-v0", arguments, seed=0)
