@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.network import Network
-from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
+from fedbandit_envs.protocol.policy import Policy, agents_of, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
-from fedbandit_envs.rounds.checks import check_network
+from fedbandit_envs.rounds.checks import check_changes, check_network, check_plays
 from fedbandit_envs.rounds.relay import ViaGraph
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
@@ -77,13 +76,17 @@ class Settings:
         assert chosen is not None
         made = make_policy(policy, **parameters)
         env = _environment(environment, arguments, made)
-        refuse_changes(environment, env.problem)
+        check_plays(made, env)
         env.reset(seed=chosen)
-        with_horizon = {**arguments, "max_cycles": env.max_cycles}
-        constants, edges = env.view().constants, None
+        view = env.view("truth" if made.observes == "truth" else None)
+        constants, edges = view.constants, None
         check_network(made, network, constants.num_agents)
         if partner_of(type(made)) == "peers":
-            edges = Network.of(network, constants.num_agents, chosen).edges.tolist()
+            graph = Network.of(network, constants.num_agents, chosen)
+            view, edges = replace(view, network=graph.around(view.agents)), graph.edges.tolist()
+        if env.segment_steps is not None:
+            check_changes(made, agents_of(made, view), env)
+        with_horizon = {**arguments, "max_cycles": env.max_cycles}
         return cls(policy, parameters, constants, environment, with_horizon, chosen, edges)
 
     def make_policy(self) -> Policy:
@@ -117,12 +120,12 @@ class Settings:
 
     def source(self) -> dict[str, Any]:
         """What `SimulatedRewards` needs to know."""
-        observes = self.make_policy().observes
+        policy = self.make_policy()
         return {
             "environment": self.environment,
             "arguments": dict(self.arguments),
             "seed": self.seed,
-            "observes": observes,
+            "observes": "truth" if policy.observes == "truth" else observe_for(policy),
         }
 
     def config(self) -> Config:
@@ -187,15 +190,6 @@ def _edges(text: str) -> list[list[int]] | None:
     if edges is not None and not isinstance(edges, list):
         raise ValueError(f"run-config: expected pairs of agents in JSON for 'network', got {shown(text)}")
     return edges
-
-
-def refuse_changes(environment: str, problem: object) -> None:
-    """Refuse a problem whose contexts change within an episode: clients are shown theirs once."""
-    if changes(problem):
-        raise ValueError(
-            f"{environment}: expected contexts that never change in a federation, got ones that do; leave out "
-            "context='streaming' and change_every, or play it with fb.play"
-        )
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:

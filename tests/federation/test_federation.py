@@ -33,7 +33,7 @@ EACH_STEP_A_TURN += ["Pooled-UCB", "Weighted-DisLinUCB"]
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
 def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequence[Sequence[int]]) -> None:
-    of = settings(name, max_cycles=14 if name in PEERS else 40 if name in EACH_STEP_A_TURN else 300)
+    of = settings(name, max_cycles=14 if name in PEERS else 20 if name in EACH_STEP_A_TURN else 300)
     loop = Loop(of, blocks)
     coordinator = federated(loop)
     assert_same(loop, coordinator, in_process(of))
@@ -81,7 +81,7 @@ def test_other_kinds_of_contexts_too(arguments: dict[str, object]) -> None:
 def test_a_client_holds_its_own_rows_alone() -> None:
     of = settings("Fed-PECD")
     source = SimulatedRewards(np.array([4, 1]), of.source())
-    view = source.view(of.constants)
+    view = source.view(of.constants, 0)
     assert view.agents.tolist() == [4, 1]
     assert view.psi.shape == (2, 4, 3)
     assert view.truth is None
@@ -122,7 +122,7 @@ def test_a_client_plays_plans_in_unsigned_numbers_too() -> None:
 def test_a_client_of_other_constants_is_refused() -> None:
     one, other = settings("Fed-PECD"), settings("Fed-PECD", max_cycles=77)
     with pytest.raises(ValueError, match="constants: expected those of the simulated environment"):
-        SimulatedRewards(np.array([0]), one.source()).view(other.constants)
+        SimulatedRewards(np.array([0]), one.source()).view(other.constants, 0)
 
 
 def test_a_client_is_paid_by_the_reward_source_that_it_names_itself(tmp_path: Path) -> None:
