@@ -62,6 +62,7 @@ _OWN = (
     "Dec-UCB",
     "GosInE",
     "DCB",
+    "Theta-Told",
 )
 
 
