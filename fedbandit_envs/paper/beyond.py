@@ -201,11 +201,12 @@ def communication_figure(results: Mapping[str, Result]) -> "Figure":
     from fedbandit_envs.reports.plotting import blank, looks
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
-    drawn, grid = blank(9.6, 10, 2, 2)
+    drawn, grid = blank(9.6, 8, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
         for label, look in looks(results[name]).items():
-            point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
-            axes.plot(*point, look["marker"], color=look["color"], label=label, clip_on=False)
+            scalars, regret = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
+            shown_regret = regret if regret > 0 else math.nan  # 0 has no place on a logarithmic axis
+            axes.plot(scalars, shown_regret, look["marker"], color=look["color"], label=label, clip_on=False)
         axes.set_xscale("symlog", linthresh=1e3)  # some policies send nothing
         most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
         axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])
