@@ -62,6 +62,12 @@ _OWN = (
     "Dec-UCB",
     "GosInE",
     "DCB",
+<<<<<<< HEAD
+    "Private-FedLinUCB",
+    "FedUCB",
+=======
+    "Theta-Told",
+>>>>>>> ready-fedci
 )
 
 
