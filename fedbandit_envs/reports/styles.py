@@ -62,12 +62,9 @@ _OWN = (
     "Dec-UCB",
     "GosInE",
     "DCB",
-<<<<<<< HEAD
     "Private-FedLinUCB",
     "FedUCB",
-=======
     "Theta-Told",
->>>>>>> ready-fedci
 )
 
 
