@@ -28,7 +28,7 @@ from fedbandit_baselines.one_round import OneRound
 from fedbandit_baselines.orch_explore import OrchExplore
 from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
-from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
+from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson, ThetaTold
 from fedbandit_baselines.ucb import LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
@@ -71,6 +71,7 @@ __all__ = [
     "PrivateGossipUCB",
     "ResidualLinUCB",
     "SharedThetaFedPE",
+    "ThetaTold",
     "Uniform",
     "WeightedDisLinUCB",
 ]

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 LEDGER = (*COUNTS, "rounds")
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
 # What `Policy.observes` shows beyond the distribution.
-_SHOWN = {"context": "the contexts", "delayed": "contexts of past steps", "truth": "the true means"}
+_SHOWN = {
+    "context": "the contexts",
+    "delayed": "contexts of past steps",
+    "truth": "the true means",
+    "theta": "theta",
+}
 Times = Sequence[int] | None
 
 

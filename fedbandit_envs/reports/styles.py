@@ -64,6 +64,7 @@ _OWN = (
     "DCB",
     "Private-FedLinUCB",
     "FedUCB",
+    "Theta-Told",
 )
 
 
