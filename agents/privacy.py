@@ -217,8 +217,11 @@ def noisy_node(sums: FloatArray, release: int, batch: FloatArray, noise: FloatAr
     [1.0, 3.0, 4.0]
     """
     level = _checked_level(release, len(sums))
-    sums[level] = sums[:level].sum(axis=0) + batch
-    return sums[level] + noise
+    total = batch
+    for below in sums[:level]:  # one by one: a sum over an axis may add in another order for other numbers of agents
+        total = total + below
+    sums[level] = total
+    return total + noise
 
 
 def running_sum(nodes: FloatArray, release: int, node: FloatArray) -> FloatArray:
