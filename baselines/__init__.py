@@ -16,9 +16,11 @@ from fedbandit_baselines.linear.delb import DELB
 from fedbandit_baselines.linear.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.linear.feature_selection import FeatureSelection
 from fedbandit_baselines.linear.fed_lin_ucb import FedLinUCB
+from fedbandit_baselines.linear.fed_ucb import FedUCB
 from fedbandit_baselines.linear.kk_ucb import KKUCB, KKUCBObserved
 from fedbandit_baselines.linear.lin_delayed import LinDelayed
 from fedbandit_baselines.linear.lin_hidden import LinHidden
+from fedbandit_baselines.linear.private_fed_lin_ucb import PrivateFedLinUCB
 from fedbandit_baselines.linear.residual_lin_ucb import ResidualLinUCB
 from fedbandit_baselines.linear.weighted_dis_lin_ucb import WeightedDisLinUCB
 from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
@@ -50,6 +52,7 @@ __all__ = [
     "Fed2UCB",
     "FedLinUCB",
     "FedPE",
+    "FedUCB",
     "FederatedThompson",
     "GosInE",
     "GossipUCB",
@@ -64,6 +67,7 @@ __all__ = [
     "Oracle",
     "OrchExplore",
     "PooledUCB",
+    "PrivateFedLinUCB",
     "PrivateGossipUCB",
     "ResidualLinUCB",
     "SharedThetaFedPE",

@@ -185,6 +185,15 @@ class Policy(ABC):
     #: for policies that talk to peers, how an array of this name travels: a name in `DELIVERIES`, else "neighbours"
     delivery: ClassVar[Mapping[str, str]] = {}
 
+    @property
+    def privacy(self) -> tuple[float, float] | None:
+        """The budget (epsilon, delta) of differential privacy that each agent's reports keep; None: they promise none.
+
+        Override it only if all reports of an agent together keep the budget, towards everybody who can read them.
+        Histories and tables show it.
+        """
+        return None
+
     @abstractmethod
     def agents(self, view: View) -> AgentSide:
         """A new agent side for the agents of `view`."""

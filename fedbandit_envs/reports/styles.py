@@ -62,6 +62,8 @@ _OWN = (
     "Dec-UCB",
     "GosInE",
     "DCB",
+    "Private-FedLinUCB",
+    "FedUCB",
     "Theta-Told",
 )
 
