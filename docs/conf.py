@@ -24,7 +24,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_ext", "examples", "policies/ideas", "generated/gallery/*.ipynb"]
+exclude_patterns = ["_build", "_ext", "examples", "policies/ideas", "results/league", "generated/gallery/*.ipynb"]
 nitpicky = False  # docstrings name classes of other libraries, whose pages are not here
 
 # The theme's own fonts and icons are part of the pages: nothing is fetched from elsewhere.
