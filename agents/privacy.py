@@ -176,6 +176,21 @@ def report_noise(draws: RowDraws, std: float, *shape: int) -> tuple[FloatArray, 
     return (Z + Z.swapaxes(-1, -2)) * (std / 2), std * draws.normals(*shape)
 
 
+def laplace_noise(draws: RowDraws, scale: float, *shape: int) -> FloatArray:
+    """Laplace noise (n, *shape) of a scale b, whose standard deviation is sqrt(2) b.
+
+    It makes a number that one observation moves by at most D private, with epsilon = D / b and no delta.
+
+    >>> from fedbandit_envs.seeding import Randomness, Stream
+    >>> draws = Randomness(seed=0, stream=Stream.POLICY, num_agents=5).draws(1)
+    >>> laplace_noise(draws, 2.0, 3).shape
+    (5, 3)
+    """
+    centred = draws.uniforms(*shape) - 0.5
+    # The smallest uniform is 0, whose noise would be infinite: it gets that of half the step to the next one.
+    return -scale * np.sign(centred) * np.log(np.maximum(1 - 2 * np.abs(centred), 2.0**-53))
+
+
 def new_level(release: int) -> int:
     """The level of the node that is new in this release, which is the place of its lowest set bit.
 

@@ -1,6 +1,7 @@
 """Running consensus between neighbours: coop-UCB2 (Landgren, Srivastava, Leonard)."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,8 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import check_fields, checked, real_number
 
-_FEWEST = 1e-9  # false reports can bring estimates of pulls, which begin at 1, below this; they then count as this
+#: False reports can bring estimates of pulls, which begin at 1, below this; they then count as this.
+FEWEST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,16 @@ class CoopUCB2(Policy):
         return CoopUCB2Agents(self, view)
 
 
-class CoopUCB2Agents(PeerAgents):
-    """Agents of coop-UCB2."""
+class CoopAgents(PeerAgents):
+    """Agents that average pulls and rewards with their neighbours at each step; a subclass makes indices of them."""
 
-    def __init__(self, policy: CoopUCB2, view: View):
+    def __init__(self, view: View):
         super().__init__(view)
-        self.policy = policy
         self.totals: FloatArray = np.zeros((len(view.agents), 2 * view.constants.num_arms))  # nhat, then shat
+
+    @abstractmethod
+    def indices(self, counts: FloatArray, sums: FloatArray) -> FloatArray:
+        """The index of each arm, (n, K), from nhat, at least `FEWEST`, and shat."""
 
     def begin(self, pulls: IntArray, sums: FloatArray) -> Message:
         """The start is learnt like any step."""
@@ -63,11 +68,9 @@ class CoopUCB2Agents(PeerAgents):
 
     def choose(self) -> IntArray:
         """The arm with the largest index; ties go to the first arm."""
-        constants, log = self.view.constants, math.log(self.steps)
-        counts, sums = np.split(self.totals, 2, axis=1)
-        counts = np.maximum(counts, _FEWEST)
-        spread = 2 * self.policy.gamma * log * (counts + math.sqrt(log)) / (constants.num_agents * counts**2)
-        return first_largest(sums / counts + constants.noise_std * np.sqrt(spread))
+        num_arms = self.view.constants.num_arms
+        counts, sums = self.totals[:, :num_arms], self.totals[:, num_arms:]
+        return first_largest(self.indices(np.maximum(counts, FEWEST), sums))
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
         """Add the step to the totals, and send them."""
@@ -77,3 +80,17 @@ class CoopUCB2Agents(PeerAgents):
     def hear(self, down: Message | None) -> None:
         """Average the totals with those of the neighbours."""
         self.totals = self.network.mixed(self.totals, *self.received(down, "totals", self.totals))
+
+
+class CoopUCB2Agents(CoopAgents):
+    """Agents of coop-UCB2."""
+
+    def __init__(self, policy: CoopUCB2, view: View):
+        super().__init__(view)
+        self.policy = policy
+
+    def indices(self, counts: FloatArray, sums: FloatArray) -> FloatArray:
+        """The upper confidence bounds."""
+        constants, log = self.view.constants, math.log(self.steps)
+        spread = 2 * self.policy.gamma * log * (counts + math.sqrt(log)) / (constants.num_agents * counts**2)
+        return sums / counts + constants.noise_std * np.sqrt(spread)

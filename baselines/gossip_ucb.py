@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_baselines.peer_agents import PeerAgents
+from fedbandit_baselines.peer_agents import PeerAgents, one_among
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
@@ -66,33 +66,36 @@ class GossipUCBAgents(PeerAgents):
         """X (n, K), the means of the agent's own rewards; 0 for an arm that was never pulled."""
         return self.sums / np.maximum(self.pulls, 1)
 
-    def begin(self, pulls: IntArray, sums: FloatArray) -> None:
-        """Start with the agent's own first rewards."""
+    def take_in(self, pulls: IntArray, sums: FloatArray) -> None:
+        """Count the agent's own pulls and rewards."""
         self.pulls += pulls
         self.sums += sums
-        self.most, self.means = self.pulls.copy(), self.sample_means()
+
+    def begin(self, pulls: IntArray, sums: FloatArray) -> None:
+        """Start with the agent's own first rewards."""
+        self.take_in(pulls, sums)
+        self.most, self.means = self.pulls.copy(), self.sample_means().copy()
 
     def choose(self) -> IntArray:
         """One of the arms that lag behind, if there are any; else the arm with the largest index."""
-        constants = self.view.constants
-        t = self.steps - constants.num_arms + 1
-        radius = np.sqrt(2 * constants.num_agents * math.log(t) / np.maximum(self.pulls, 1))
-        arms = first_largest(self.means + 2 * constants.noise_std * self.policy.scale * radius)
-        behind = self.pulls < self.most - constants.num_agents
-        number = np.add.reduce(behind, axis=1)
-        if number.any():
-            # The j-th arm that lags behind, j uniform: the first place where so many have been counted.
-            drawn = np.floor(self.view.randomness.draws(self.steps).uniforms() * number)
-            lagging = (behind.cumsum(axis=1) > drawn[:, None]).argmax(axis=1)
-            arms = np.where(number > 0, lagging, arms)
+        arms = first_largest(self.means + self.radii(self.steps - self.view.constants.num_arms + 1))
+        behind = self.pulls < self.most - self.view.constants.num_agents
+        lags = behind.any(axis=1)
+        if lags.any():
+            arms = np.where(lags, one_among(behind, self.view.randomness.draws(self.steps).uniforms()), arms)
         return arms
+
+    def radii(self, t: int) -> FloatArray:
+        """(n, K) what is added to the estimates at the t-th step after the start."""
+        constants = self.view.constants
+        radius = np.sqrt(2 * constants.num_agents * math.log(t) / np.maximum(self.pulls, 1))
+        return 2 * constants.noise_std * self.policy.scale * radius
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
         """Send the estimates as they were before the step, and then add the change of the agent's own means."""
         message = Message("gossip", {"most": self.most, "means": self.means}, self.view.agents)
         self.sent, before = self.means, self.sample_means()
-        self.pulls += pulls
-        self.sums += sums
+        self.take_in(pulls, sums)
         self.means = self.means + self.sample_means() - before
         return message
 

@@ -1,13 +1,14 @@
 """What agents that talk to their neighbours at each step have in common."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.network import Neighbourhood
+from fedbandit_envs.protocol.neighbourhood import Neighbourhood
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide
 
@@ -15,9 +16,13 @@ from fedbandit_envs.protocol.policy import AgentSide
 class PeerAgents(AgentSide):
     """Agents that pull each arm once, and then choose, learn, speak and hear at each step.
 
+    What a step brought is sent after it, and what the neighbours sent is heard before the next choice.
+
     Args:
         view: what the agents know, the network included.
     """
+
+    each_arm_first: ClassVar[bool] = True  #: whether the first plan pulls each arm once, else it is a step like any
 
     def __init__(self, view: View):
         self.view = view
@@ -31,9 +36,9 @@ class PeerAgents(AgentSide):
         return self.view.network
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """Each arm once at the start; then one step with the chosen arms, after hearing the neighbours."""
+        """Each arm once at the start, or not; then one step with the chosen arms, after hearing the neighbours."""
         n, num_arms = self.view.psi.shape[:2]
-        if not self.steps:
+        if not self.steps and self.each_arm_first:
             return Plan.explore_each(1, n, num_arms)
         if self.spoke:
             self.hear(down)
@@ -44,7 +49,7 @@ class PeerAgents(AgentSide):
         """Learn from what was pulled, and tell the neighbours."""
         pulls, sums = feedback.pulls(), feedback.sums()
         if not self.steps:
-            self.steps = self.view.constants.num_arms
+            self.steps = self.view.constants.num_arms if self.each_arm_first else 1
             message = self.begin(pulls, sums)
         else:
             self.steps += 1
@@ -80,3 +85,18 @@ class PeerAgents(AgentSide):
     @abstractmethod
     def hear(self, down: Message | None) -> None:
         """Learn from what the neighbours sent; None: the round was lost for all."""
+
+
+def one_among(allowed: BoolArray, uniforms: FloatArray) -> IntArray:
+    """For each row one of the places that are allowed, uniformly drawn; 0 in rows where none is.
+
+    Args:
+        allowed: (n, K) which places can be drawn.
+        uniforms: (n,) random numbers in [0, 1), one for each row.
+
+    >>> one_among(np.array([[False, True, True], [False, False, False]]), np.array([0.7, 0.7]))
+    array([2, 0])
+    """
+    # The j-th allowed place, j uniform: the first place where so many have been counted.
+    drawn = np.floor(uniforms * np.add.reduce(allowed, axis=1))
+    return (allowed.cumsum(axis=1) > drawn[:, None]).argmax(axis=1)

@@ -24,7 +24,7 @@ class ExactThompson(FedCI):
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
     >>> history = fb.play(env, fb.make_policy("Exact-Thompson"), seed=0)
     >>> history.ledger.rounds
-    3
+    4
     """
 
     observes: ClassVar[str] = "context"
@@ -41,7 +41,7 @@ class FederatedThompson(FedCI):
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Federated-Thompson"), seed=0)
     >>> history.ledger.rounds
-    3
+    4
     """
 
     def agents(self, view: View) -> FedCIAgents:

@@ -64,7 +64,7 @@ from .protocol.knowledge import Constants as Constants
 from .protocol.knowledge import ServerView as ServerView
 from .protocol.knowledge import View as View
 from .protocol.messages import Message as Message
-from .protocol.network import Neighbourhood as Neighbourhood
+from .protocol.neighbourhood import Neighbourhood as Neighbourhood
 from .protocol.network import Network as Network
 from .protocol.plans import Feedback as Feedback
 from .protocol.plans import Plan as Plan
@@ -87,6 +87,6 @@ from .rounds.faults import QuorumLost as QuorumLost
 from .rounds.history import History as History
 from .rounds.ledger import Ledger as Ledger
 from .rounds.loop import CommunicationRounds as CommunicationRounds
-from .rounds.playing import play as play
 from .rounds.playing import why_not as why_not
+from .shards.playing import play as play
 from .version import __version__ as __version__

@@ -10,12 +10,15 @@ so the state of a generator never needs to be saved.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.validation import whole_number
 
+Size = int | tuple[int, ...]
 GROUP = 4096  # so many agents get their random numbers from one generator
 
 
@@ -113,6 +116,56 @@ class RowDraws:
             else:
                 mine = self._rows // GROUP == group
                 own[mine] = numbers[self._rows[mine] - first]
+        return own
+
+
+class RowsOfDraws:
+    """A generator that draws rows for all M agents of a problem, and keeps those of some agents in a row.
+
+    What a problem draws for n agents comes as arrays whose first axis is the agents. Made for n agents and given one of
+    these, it draws the rows that these agents have among all M: the same numbers, and memory for n. The other rows are
+    drawn too, a group at a time, and thrown away, because one generator draws all rows of an instance.
+
+    Args:
+        rng: draws the numbers of all agents.
+        num_agents: the number of agents of the whole problem, M.
+        first: the number of the first agent.
+        last: the number after that of the last agent.
+
+    >>> whole = np.random.default_rng(0).uniform(0.5, 1.0, size=(5, 2))
+    >>> rows = RowsOfDraws(np.random.default_rng(0), num_agents=5, first=1, last=3).uniform(0.5, 1.0, size=(2, 2))
+    >>> bool((rows == whole[1:3]).all())
+    True
+    """
+
+    def __init__(self, rng: np.random.Generator, num_agents: int, first: int, last: int):
+        self._rng, self._num_agents, self._first, self._last = rng, num_agents, first, last
+
+    def integers(self, high: int, *, size: Size) -> IntArray:
+        """Whole numbers below `high`."""
+        return self._kept(lambda shape: self._rng.integers(high, size=shape), size)
+
+    def uniform(self, low: float, high: float, *, size: Size) -> FloatArray:
+        """Uniforms from `low` to `high`."""
+        return self._kept(lambda shape: self._rng.uniform(low, high, size=shape), size)
+
+    def random(self, size: Size) -> FloatArray:
+        """Uniforms in [0, 1)."""
+        return self._kept(self._rng.random, size)
+
+    def standard_normal(self, size: Size) -> FloatArray:
+        """Standard normals."""
+        return self._kept(self._rng.standard_normal, size)
+
+    def _kept(self, draw: Callable[[tuple[int, ...]], NDArray[Any]], size: Size) -> NDArray[Any]:
+        rows, *rest = (size,) if isinstance(size, int) else size
+        if rows != self._last - self._first:
+            raise ValueError(f"size: expected {self._last - self._first} rows, one for each agent, got {rows}")
+        for start in range(0, self._first, GROUP):
+            draw((min(GROUP, self._first - start), *rest))
+        own = draw((rows, *rest))
+        for start in range(self._last, self._num_agents, GROUP):
+            draw((min(GROUP, self._num_agents - start), *rest))
         return own
 
 

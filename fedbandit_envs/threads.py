@@ -4,6 +4,7 @@ Sums over agents are split among threads, so their last bits depend on the numbe
 also so small that a second thread costs more than it saves.
 """
 
+import os
 import sys
 from contextlib import ContextDecorator
 from threading import Lock
@@ -52,3 +53,8 @@ class OneThread(ContextDecorator):
 
 
 one_thread = OneThread()  #: the one that the whole library uses
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

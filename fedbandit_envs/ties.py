@@ -40,9 +40,12 @@ def first_largest(values: FloatArray, tolerance: FloatArray | None = None) -> In
     >>> first_largest(np.array([[0.1, 0.3, 0.1 + 0.2]]))  # the last two are 0.3, but for rounding
     array([1])
     """
+    starts = np.arange(0, values.size, values.shape[1])
+    largest = values.take(values.argmax(axis=1) + starts)  # to look it up is faster than to ask for it
     if tolerance is None:
-        tolerance = rounding(np.where(np.isfinite(values), np.abs(values), 0))
-    place = values.argmax(axis=1)  # to look up the largest values is faster than to ask for them
-    place += np.arange(0, values.size, values.shape[1])
-    least = values.take(place) - tolerance
+        smallest = values.take(values.argmin(axis=1) + starts)
+        tolerance = TIE * np.maximum(np.abs(largest), np.abs(smallest))
+        if not np.isfinite(tolerance).all():
+            tolerance = rounding(np.where(np.isfinite(values), np.abs(values), 0))
+    least = largest - tolerance
     return (values >= least[:, None]).argmax(axis=1)

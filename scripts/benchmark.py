@@ -20,7 +20,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, profile, runs, scaling, stepping
+from benchmarks import inference, peers, profile, runs, scaling, stepping
 from benchmarks.measure import Row, show
 
 SUBJECTS = (
@@ -33,6 +33,7 @@ SUBJECTS = (
     "agents",
     "horizon",
     "sizes",
+    "peers",
     "imports",
     "reproduce",
 )
@@ -57,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         "policies": stepping.policies,
         "inference": inference.inference,
         "sizes": scaling.sizes,
+        "peers": peers.peers,
         "imports": scaling.imports,
         "reproduce": runs.evaluation,
     }

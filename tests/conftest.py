@@ -5,12 +5,22 @@ import gc
 import pytest
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Take the thousands of collected tests out of Python's garbage collection.
+@pytest.fixture(scope="module", autouse=True)
+def what_is_old_is_left_out_of_garbage_collection() -> None:
+    """Before each file of tests, take everything that is there out of Python's garbage collection.
 
-    They live to the end. A full collection looks at every one of them again, 0.15 s each time, and `check_policy` alone
-    asks for one in every run with another truth.
+    The thousands of collected tests and what earlier tests left live to the end, and a full collection looks at each of
+    them again: 0.15 s, and `check_policy` alone asks for one in every run with another truth.
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def plain_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports with a line in place of each plot: drawing is most of the work, and many tests need the words only."""
+
+    def line(figure: object, name: str, labels: list[str], caption: str) -> str:
+        return f'<svg role="img" aria-label="{caption}"></svg>'
+
+    monkeypatch.setattr("fedbandit_envs.reports.sections.inline_svg", line)

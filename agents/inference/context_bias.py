@@ -19,6 +19,11 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import View
 
+# However well the other arms' rewards tell the context, a report counts as if this share of the bias's variance were
+# left. Reports about inferred features confirm each other up to one linear map of all theta, which only the distance of
+# x from psi pins. Without a floor their weights grow as pulls do, and V goes to 0 along that map, too.
+_LEAST_LEFT = 0.09
+
 
 @dataclass(frozen=True, eq=False)
 class OthersEstimate:
@@ -95,7 +100,14 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
 
 
 def inferred_features(
-    view: View, prior: Belief, theta: FloatArray, V: FloatArray, pulls: IntArray, sums: FloatArray, noise: FloatArray
+    view: View,
+    prior: Belief,
+    theta: FloatArray,
+    V: FloatArray,
+    bias: FloatArray,
+    pulls: IntArray,
+    sums: FloatArray,
+    noise: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """The features x that agents report for each arm: the mean of phi(a, c) given the rewards of all other arms.
 
@@ -109,6 +121,7 @@ def inferred_features(
         prior: their belief before own rewards.
         theta: the server's estimate, (K, d).
         V: its covariance, (K, d, d).
+        bias: the mean of <theta_a, phi - psi>^2, (n, K).
         pulls: how often each arm was pulled, (n, K).
         sums: the sums of the rewards, (n, K).
         noise: the variance of one reward about its mean, (n, K).
@@ -118,11 +131,12 @@ def inferred_features(
     """
     root = view.distribution.common_root(view.feature_map)
     if root is None:
-        return view.psi, bias_variances(view, theta, V)
+        return view.psi, bias
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
     spread = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
-    return x, np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
+    tau2 = np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
+    return x, np.maximum(tau2, _LEAST_LEFT * bias)
 
 
 def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ from fedbandit_agents.inference.context_bias import (
     without_own_share,
 )
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.inference.scale import own_variance
 from fedbandit_agents.inference.weighted_server import WeightedServer
 from fedbandit_agents.phased.estimation import inner_products, local_estimate
 from fedbandit_envs.arrays import FloatArray, IntArray
@@ -44,7 +45,7 @@ _NEWS = 0.1
 _WORTH_OF_SIGMA = 5.0
 # Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
 _LEAST_LENGTH = 1e-6
-# The least noise scale, in units of theta_std. With less noise an own share can't be told from the whole in 64 bits.
+# The least noise scale, in units of theta. With less noise an own share can't be told from the whole in 64 bits.
 _LEAST_SIGMA = 1e-4
 
 
@@ -60,7 +61,6 @@ class ContextInference(Policy):
     #: assumed standard deviation of the noise; None takes the problem's public constant
     sigma: float | None = checked(None, optional(real_number), above=0)
     estimate_sigma: bool = checked(True, true_or_false)  #: whether the residuals of the rewards correct `sigma`
-    theta_std: float = checked(1.0, real_number, above=0)  #: prior standard deviation of each coordinate of theta_a
     growth: int = checked(4, whole_number, at_least=2)  #: how many times later each round comes than the one before
     batches: int = checked(8, whole_number, at_least=1)  #: number of plans that agents make between two rounds
 
@@ -81,7 +81,7 @@ class ContextInference(Policy):
 
     def assumed_sigma(self, constants: Constants) -> float:
         """The noise scale before any residual is seen."""
-        return max(constants.noise_std if self.sigma is None else self.sigma, _LEAST_SIGMA * self.theta_std)
+        return constants.noise_std if self.sigma is None else self.sigma
 
     def corrected_sigma(self, constants: Constants, squares: FloatArray, freedom: FloatArray) -> FloatArray:
         """The noise scale given residuals.
@@ -93,7 +93,7 @@ class ContextInference(Policy):
         """
         assumed = self.assumed_sigma(constants) ** 2
         variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
-        return np.sqrt(np.maximum(variance, (_LEAST_SIGMA * self.theta_std) ** 2))
+        return np.sqrt(variance.clip(min=0))
 
     def server(self, view: ServerView) -> ServerSide:
         """The server: weighted least squares, arm by arm."""
@@ -109,9 +109,12 @@ class InferringAgents(AgentSide):
     def __init__(self, policy: ContextInference, view: View):
         self.policy, self.view = policy, view
         n, num_arms, d = view.psi.shape
-        # The server's last estimate of theta and its covariance; at first the prior.
+        # The server's last estimate of theta and its covariance. Until the server has told a prior, agents believe
+        # theta_a ~ N(0, scale^2 I), each with a scale of its own.
+        self.told = False
         self.theta: FloatArray = np.zeros((num_arms, d))
-        self.V: FloatArray = np.tile(policy.theta_std**2 * np.eye(d), (num_arms, 1, 1))
+        self.V: FloatArray = np.tile(np.eye(d), (num_arms, 1, 1))
+        self.scale: FloatArray = np.ones((n, 1))
         self.sigma: FloatArray = np.full((n, 1), policy.assumed_sigma(view.constants))
         self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # all pulls so far
         self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of their rewards
@@ -135,10 +138,14 @@ class InferringAgents(AgentSide):
         """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
         others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
         prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+        own = (
+            np.ones(self.scale.shape) if self.told else self.scale**2
+        )  # before anything is told, V is I and theta is 0
         self.log_weights, self.mean = prior.log_weights, prior.mean
-        self.variance, self.factors = prior.variance, prior.factors
-        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V)  # (n, K)
-        self.noise: FloatArray = self.sigma**2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
+        self.variance, self.factors = prior.variance * own[..., None], prior.factors
+        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own  # (n, K)
+        sigma2 = np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
+        self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
     def prior(self) -> Belief:
         """The belief before own rewards."""
@@ -149,22 +156,42 @@ class InferringAgents(AgentSide):
         return self.prior().given(self.pulls, self.sums, self.noise)
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The first plan pulls some arms once; later plans do what the posterior suggests, until the next plan ends."""
-        if down is not None:
-            self._learn(down)
-            self.form_prior()
+        """The first plan pulls some arms once; later plans do what the posterior suggests, until the next plan ends.
+
+        When the server tells the prior of theta, agents report their first rewards again, weighted, before they go on.
+        """
         elapsed = self.view.constants.horizon - remaining
         if elapsed == 0:
             self.plan_end = self.phase_end
             return self._first_plan()
+        if down is not None:
+            self._learn(down)
+            self.form_prior()
+            if down.kind == "prior":
+                return Plan.wait(*self.pulls.shape)
+        elif not self.told and self.plan_end == self.phase_end:
+            self._judge_scale()
+            self.form_prior()
         while elapsed >= self.phase_end:
             self.phase_start, self.phase_end = self.phase_end, self.phase_end * self.policy.growth
         self.plan_end = self._next_end(elapsed)
         self.number += 1
         return self.chosen(self.posterior(), min(self.plan_end - elapsed, remaining), remaining)
 
+    def _judge_scale(self) -> None:
+        """Take a scale of theta from the own rewards, as long as the server has told none."""
+        squares = inner_products(self.view.psi, self.view.psi) + bias_variances(self.view, self.theta, self.V)
+        self.scale = np.sqrt(own_variance(self.pulls, self.sums, squares, self.sigma))
+
     def _learn(self, down: Message) -> None:
-        """Take over theta and V for the arms in the server's message."""
+        """Take over what the server tells: the prior of theta, or theta and V for the arms in its message."""
+        if down.kind == "prior":
+            centre, variance = down["centre"], down["width"] ** 2
+            self.told = True
+            self.theta = np.tile(centre, (len(self.theta), 1))
+            self.V = np.tile(variance * np.eye(len(centre)), (len(self.theta), 1, 1))
+            self.scale = np.full(self.scale.shape, np.sqrt(variance + np.einsum("d,d->", centre, centre) / len(centre)))
+            return
         heard = down.present["theta"]
         rows, columns = np.triu_indices(self.theta.shape[1])
         V = np.empty(self.V.shape)
@@ -204,7 +231,9 @@ class InferringAgents(AgentSide):
     def report(self, feedback: Feedback) -> Message | None:
         """At the end of a phase agents report the estimates that have changed; in between they report nothing."""
         self.count(feedback)
-        return self.news() if self.plan_end == self.phase_end else None
+        if self.plan_end < self.phase_end:
+            return None
+        return self.news() if self.told else self.first_values()
 
     def count(self, feedback: Feedback) -> None:
         """Count the pulls and rewards of a plan, and how far its mean rewards differ from those before."""
@@ -217,6 +246,14 @@ class InferringAgents(AgentSide):
             self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
             self.pulls = self.pulls + pulls
             self.sums = self.sums + sums
+
+    def first_values(self) -> Message:
+        """The estimates from the rewards so far, weighted by pulls alone: the server learns the scale of theta."""
+        squares = inner_products(self.view.psi, self.view.psi)
+        theta = local_estimate(self.sums / self.pulls.clip(min=1), self.view.psi, squares)
+        seen = self.pulls > 0
+        arrays = {"theta": theta, "weight": self.pulls * squares}
+        return Message("first", arrays, self.view.agents, {"theta": seen, "weight": seen})
 
     def news(self) -> Message | None:
         """A message with the estimates that have become better or worse; None if there are none.
@@ -247,4 +284,6 @@ class InferringAgents(AgentSide):
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
-        return inferred_features(self.view, self.prior(), self.theta, self.V, self.pulls, self.sums, self.noise)
+        return inferred_features(
+            self.view, self.prior(), self.theta, self.V, self.tau2, self.pulls, self.sums, self.noise
+        )

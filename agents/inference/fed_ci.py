@@ -27,7 +27,7 @@ class FedCI(ContextInference):
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-CI"), seed=0)
     >>> history.ledger.rounds
-    3
+    4
     """
 
     samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan

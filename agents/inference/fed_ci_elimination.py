@@ -28,7 +28,7 @@ class FedCIElimination(ContextInference):
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-CI-Elimination"), seed=0)
     >>> history.ledger.rounds
-    3
+    4
     """
 
     delta: float = checked(0.1, probability)  #: allowed probability that some bound of a run fails

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbandit_agents.inference.scale import common_prior
 from fedbandit_agents.phased.estimation import unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray
 from fedbandit_envs.contexts.roots import inverse_root
@@ -32,14 +33,21 @@ class WeightedServer(ServerSide):
         self.estimates: FloatArray = np.zeros((*shape, constants.dim))
         self.weights: FloatArray = np.zeros(shape)
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
+        # What all theta_a are believed to be before they are seen, N(centre, width^2 I); width 0: not known yet.
+        self.centre: FloatArray = np.zeros(constants.dim)
+        self.width = 0.0
 
     def answer(self, up: Message) -> Message | None:
-        """The estimates of the arms with news.
+        """The prior of theta after the first rewards, and the estimates of the arms with news after all others.
 
-        They are theta_a = V_a sum_i w theta_{a,i} with V_a = (I / theta_std^2 + sum_i w e e^T)^-1. The weights w are
-        those of the reports, divided by the scatter of the arm.
+        The estimates are theta_a = V_a (m / s^2 + sum_i w theta_{a,i}) with V_a = (I / s^2 + sum_i w e e^T)^-1, where
+        theta_a ~ N(m, s^2 I) is the prior. The weights w are those of the reports, divided by the scatter of the arm.
         """
         assert up.agents is not None
+        if up.kind == "first":
+            sigma = self.policy.assumed_sigma(self.constants)
+            self.centre, self.width = common_prior(up["theta"], up["weight"], sigma)
+            return Message("prior", {"centre": self.centre, "width": np.array([self.width])})
         new = up.present["theta"]
         rows, arms = np.nonzero(new)
         self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
@@ -51,15 +59,16 @@ class WeightedServer(ServerSide):
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]
-            arrays["sigma"] = self.policy.corrected_sigma(self.constants, *self.residuals.sum(axis=0)[:, None])
+            squares, freedom = self.residuals.sum(axis=0)[:, None]
+            arrays["sigma"] = self.policy.corrected_sigma(self.constants, squares, freedom)
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
     def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d) and weights (M, K)."""
-        prior = np.eye(e.shape[2]) / self.policy.theta_std**2
-        root = inverse_root(np.einsum("na,nad,nae->ade", weights, e, e) + prior)
+        root = inverse_root(np.einsum("na,nad,nae->ade", weights, e, e) + np.eye(e.shape[2]) / self.width**2)
         V = np.einsum("axd,axe->ade", root, root)
-        return np.einsum("ade,ae->ad", V, np.einsum("na,nad->ad", weights, self.estimates)), V
+        sums = np.einsum("na,nad->ad", weights, self.estimates) + self.centre / self.width**2
+        return np.einsum("ade,ae->ad", V, sums), V
 
     def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
         """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K,).

@@ -1,5 +1,6 @@
 """The agents of all linear systems: upper confidence bounds of a ridge regression, updated after each pull."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -8,10 +9,33 @@ from fedbandit_agents.linear.ridge import Ridge, choose, learn, start
 from fedbandit_agents.linear.widths import ellipsoid_width, hidden_scale
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
+from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
+from fedbandit_envs.validation import check_fields, checked, probability, real_number
 
 #: The variance proxy of a hidden context after Kirschner and Krause: <theta, phi - psi> lies in [-2, 2].
 USUAL_PROXY = 4.0
+
+
+@dataclass(frozen=True)
+class LinearPolicy(Policy):
+    """The hyper-parameters that linear systems have in common."""
+
+    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
+    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
+    theta_bound: float = checked(1.0, real_number, at_least=0)  #: S, an upper bound on ||theta_a||
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def settings(self, view: View, *, proxy: float | None = None, regularisation: float = 1.0) -> "LinearSettings":
+        """The settings of a regression on psi; `proxy` as in `reward_scale`."""
+        scale = reward_scale(view, self.sigma, proxy)
+        return LinearSettings(blocks_of(view.constants), scale, self.delta, self.theta_bound, regularisation)
+
+    def settings_of_revealed(self, view: View) -> "LinearSettings":
+        """The settings of a regression on contexts that are revealed: only the noise is left."""
+        return self.settings(view)._replace(scale=self.sigma, observed=True)
 
 
 class LinearSettings(NamedTuple):

@@ -4,25 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
+from fedbandit_agents.linear.triggers import wants_to_synchronise
 from fedbandit_agents.phased.aggregation import AGGREGATIONS, lasting_bias, report_weights
 from fedbandit_agents.phased.estimation import quadratic_forms
-from fedbandit_baselines.linear.agents import LinearSettings, blocks_of, reward_scale
-from fedbandit_baselines.linear.sharing import AddingServer, SynchronisedAgents
+from fedbandit_baselines.linear.agents import reward_scale
+from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_baselines.ucb import IndexAgents
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest, rounding
-from fedbandit_envs.validation import check_fields, checked, one_of, optional, probability, real_number
+from fedbandit_envs.validation import checked, one_of
 
 
 @dataclass(frozen=True)
-class DisLinUCB(Policy):
+class DisLinUCB(DeterminantPolicy):
     """A step-by-step linear bandit whose agents share all they have seen whenever one of them has learnt enough.
 
     All agents synchronise when, for some agent, ln(det V / det V_last) * (steps since the last time) > threshold. Use
@@ -44,28 +43,14 @@ class DisLinUCB(Policy):
     38
     """
 
-    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
-    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
-    theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
-    #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (B d M), for B estimates
-    threshold: float | None = checked(None, optional(real_number), at_least=0)
     #: how the server adds up reports: by their plain sums ("mean"), or robustly, by "huber" or "tukey"
     aggregation: str = checked("mean", one_of, choices=AGGREGATIONS)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def agents(self, view: View) -> StepAgents:
         """Agents that share sums of psi psi^T and psi y; where psi never changes, they compute in closed form."""
         if view.valid is None:
             return DisLinUCBAgents(self, view)
-        return SumsAgents(self, view)
-
-    def usual_threshold(self, constants: Constants, blocks: int) -> float:
-        """The threshold D: the one given, or T ln(MT) / (B d M), where B is the number of estimates."""
-        if self.threshold is not None:
-            return self.threshold
-        return dis_lin_ucb_threshold(constants.horizon, constants.num_agents, blocks * constants.dim)
+        return DeterminantAgents(self, view, self.settings(view))
 
     def server(self, view: ServerView) -> "DisLinUCBServer":
         """A server that adds up the sums of all agents."""
@@ -149,24 +134,6 @@ class DisLinUCBAgents(IndexAgents):
         super().report(feedback)
         asking = wants_to_synchronise(self.growth, self.since, self.threshold)
         return Message("request", {}, agents[asking]) if asking.any() else None
-
-
-class SumsAgents(SynchronisedAgents):
-    """Agents of DisLinUCB where contexts change: each has W + its own sums of psi psi^T since the last synchronisation.
-
-    Where all arms are guaranteed to have one theta there is one estimate for all, as in the reference.
-    """
-
-    def __init__(self, policy: DisLinUCB, view: View):
-        self.policy = policy
-        blocks = blocks_of(view.constants)
-        scale = reward_scale(view, policy.sigma)
-        super().__init__(view, LinearSettings(blocks, scale, policy.delta, policy.theta_bound))
-        self.threshold = policy.usual_threshold(view.constants, blocks)
-
-    def asks(self) -> BoolArray:
-        """Those who have learnt enough, for the time that has passed."""
-        return wants_to_synchronise(self.grown, self.since, self.threshold)
 
 
 class DisLinUCBServer(AddingServer):

@@ -5,18 +5,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_baselines.linear.agents import USUAL_PROXY, LinearAgents, LinearSettings, blocks_of, reward_scale
+from fedbandit_baselines.linear.agents import USUAL_PROXY, LinearAgents, LinearPolicy, reward_scale
 from fedbandit_baselines.ucb import IndexAgents
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import View
-from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
-from fedbandit_envs.validation import check_fields, checked, probability, real_number
 
 
 @dataclass(frozen=True)
-class KKUCB(Policy):
+class KKUCB(LinearPolicy):
     """Linear upper confidence bounds on psi, the expected features, for each agent alone.
 
     Use it when agents can't communicate and contexts are drawn anew at each pull, for which its guarantee is proved;
@@ -32,19 +30,11 @@ class KKUCB(Policy):
     0
     """
 
-    delta: float = checked(0.1, probability)  #: allowed probability that some confidence bound fails
-    sigma: float = checked(1.0, real_number, above=0)  #: noise scale that the bounds assume
-    theta_bound: float = checked(1.0, real_number, at_least=0)  #: B, an upper bound on ||theta_a||
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def agents(self, view: View) -> StepAgents:
         """Agents that never communicate; where psi never changes, they compute in closed form."""
         if view.valid is None:
             return KKUCBAgents(self, view)
-        scale = reward_scale(view, self.sigma, USUAL_PROXY)
-        return LinearAgents(view, LinearSettings(blocks_of(view.constants), scale, self.delta, self.theta_bound))
+        return LinearAgents(view, self.settings(view, proxy=USUAL_PROXY))
 
 
 @dataclass(frozen=True)
@@ -65,8 +55,7 @@ class KKUCBObserved(KKUCB):
 
     def agents(self, view: View) -> StepAgents:
         """Agents that never communicate."""
-        blocks = blocks_of(view.constants)
-        return LinearAgents(view, LinearSettings(blocks, self.sigma, self.delta, self.theta_bound, observed=True))
+        return LinearAgents(view, self.settings_of_revealed(view))
 
 
 class KKUCBAgents(IndexAgents):

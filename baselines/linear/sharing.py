@@ -1,17 +1,19 @@
 """Linear agents that share what they have seen: what they have not sent yet, and how all synchronise."""
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedbandit_agents.linear.ridge import for_agents, from_sums
+from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
-from fedbandit_baselines.linear.agents import LinearAgents, LinearSettings, Observation
+from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, Observation
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import ServerSide
+from fedbandit_envs.validation import checked, optional, real_number
 
 
 class SharingAgents(LinearAgents):
@@ -39,6 +41,11 @@ class SharingAgents(LinearAgents):
         """The sums that these agents have not sent yet."""
         arrays = {"gram": self.new_gram[rows], "moments": self.new_moments[rows]}
         return Message("new", arrays, self.view.agents[rows])
+
+    def rows_of(self, down: Message) -> IntArray:
+        """The positions of the agents that a message is for."""
+        assert down.agents is not None
+        return np.flatnonzero(np.isin(self.view.agents, down.agents))
 
     def forget_news(self, rows: IntArray | slice) -> None:
         """These agents have sent all they knew."""
@@ -85,6 +92,33 @@ class SynchronisedAgents(SharingAgents):
         self.ridge = for_agents(from_sums(gram[None], moments[None], self.regularisation), len(self.grown))
         self.forget_news(slice(None))
         self.since = 0
+
+
+@dataclass(frozen=True)
+class DeterminantPolicy(LinearPolicy):
+    """The hyper-parameters of systems in which all synchronise when the determinant of one has grown enough."""
+
+    #: D, how much an agent must have learnt before all synchronise; None takes T ln(MT) / (B d M) for B estimates
+    threshold: float | None = checked(None, optional(real_number), at_least=0)
+
+    def usual_threshold(self, constants: Constants, blocks: int) -> float:
+        """The threshold D: the one given, or T ln(MT) / (B d M), where B is the number of estimates."""
+        if self.threshold is not None:
+            return self.threshold
+        return dis_lin_ucb_threshold(constants.horizon, constants.num_agents, blocks * constants.dim)
+
+
+class DeterminantAgents(SynchronisedAgents):
+    """Agents that ask for a synchronisation if ln(det V / det V_last) * (steps since the last time) > D."""
+
+    def __init__(self, policy: DeterminantPolicy, view: View, settings: LinearSettings):
+        super().__init__(view, settings)
+        self.policy = policy
+        self.threshold = policy.usual_threshold(view.constants, self.blocks)
+
+    def asks(self) -> BoolArray:
+        """Those who have learnt enough, for the time that has passed."""
+        return wants_to_synchronise(self.grown, self.since, self.threshold)
 
 
 class AddingServer(ServerSide):

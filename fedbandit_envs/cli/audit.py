@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Play trials of each policy with their messages recorded, and show what the audits say."""
     from fedbandit_envs.rounds.auditing import audit
-    from fedbandit_envs.rounds.playing import play
+    from fedbandit_envs.shards.playing import play
     from fedbandit_envs.validation import whole_number
 
     if options.trial is not None and options.trials is not None:

@@ -57,6 +57,13 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         help="who can talk to whom, for policies that talk to peers: ring, path, star, complete, grid (or grid:4x5), "
         "erdos-renyi:P with the probability of an edge, random-regular:D with the degree",
     )
+    group.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="spread the agents of each run over N processes, for very many agents; results are the same (default: one "
+        "process for each run)",
+    )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
 
@@ -119,7 +126,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 def experiment_of(options: argparse.Namespace) -> "Experiment":
     """The experiment that the file and the options describe together; the options win."""
     experiment = _described(options)
-    names = ("trials", "seed", "network")
+    names = ("trials", "seed", "network", "shards")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for text in options.set:
         key, value = pair_of(text)

@@ -153,6 +153,10 @@ class EpisodicBandit:
             return episode_regret(self.instance, self.tally.pulls)
         return dict(zip(summed_regrets(), self.tally.regret.copy(), strict=True))
 
+    def next_seed(self, seed: int | None) -> int:
+        """The seed of an episode that is played elsewhere: the given one, or the one that follows from those before."""
+        return self._seeds.next(seed)
+
     def _restart(self, seed: int | None) -> None:
         """Start a new episode: with the given seed, or with the one that follows from the seeds before."""
         self.episode_seed = self._seeds.next(seed)

@@ -5,13 +5,9 @@ from typing import Any, Protocol
 from fedbandit_envs.protocol.knowledge import View
 
 
-class PlayableBandit(Protocol):
-    """An environment that the communication rounds can play, step by step through PettingZoo's `step` at least.
+class PlayableBlock(Protocol):
+    """The agents of an environment, or a block of them, as the agents' part of a run needs them."""
 
-    `HiddenContextBandit` and `SharedArmsBandit` are such. One that also defines `pull(plan)` is asked for whole plans.
-    """
-
-    possible_agents: list[str]  #: the names of all agents
     max_cycles: int  #: the horizon T
     episode_seed: int  #: the seed of the running episode
 
@@ -51,3 +47,12 @@ class PlayableBandit(Protocol):
 
     def resume(self, steps: int, plans: int) -> None:
         """Go on, right after a reset, as if so many steps and plans had been played."""
+
+
+class PlayableBandit(PlayableBlock, Protocol):
+    """An environment that the communication rounds can play, step by step through PettingZoo's `step` at least.
+
+    `HiddenContextBandit` and `SharedArmsBandit` are such. One that also defines `pull(plan)` is asked for whole plans.
+    """
+
+    possible_agents: list[str]  #: the names of all agents

@@ -25,6 +25,7 @@ from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.seeding import derived_seed
+from fedbandit_envs.shards.rounds import ShardedRounds
 from fedbandit_envs.storage import write_whole
 from fedbandit_envs.validation import whole_number
 
@@ -33,6 +34,7 @@ MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials 
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 _OF_RUNS = ("dropout", "attackers", "attack", "network")  # how reports travel, and what happens to them on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
+_CHANGES_NOTHING = ("shards",)  # how runs are computed; their numbers are the same
 _OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
 
 
@@ -108,6 +110,7 @@ class Experiment:
     attackers: float = 0.0  #: the share of agents whose reports are false
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
     network: str = ""  #: who can talk to whom, for policies that talk to peers: "ring", see `Network.of`; "": nobody
+    shards: int = 0  #: over how many processes the agents of each run are spread; 0: none. Results are the same.
 
     if TYPE_CHECKING:  # A type checker would let `policies` be made of specs alone.
 
@@ -123,6 +126,7 @@ class Experiment:
             attackers: float = ...,
             attack: str = ...,
             network: str = ...,
+            shards: int = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -146,6 +150,7 @@ class Experiment:
         object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
         object.__setattr__(self, "attackers", Attackers(self.attack, self.attackers).share)
         check_text("network", self.network)
+        whole_number("shards", self.shards, at_least=0)
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
@@ -181,7 +186,11 @@ class Experiment:
         for spec in self.policies:
             policy = spec.make()
             environment = self.environment_for(policy)
-            CommunicationRounds(environment, policy, faults=self.faults(), network=self.network or None)
+            how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
+            if self.shards:
+                ShardedRounds(environment, policy, shards=self.shards, **how)
+            else:
+                CommunicationRounds(environment, policy, **how)
             if type(policy).check_problem is not Policy.check_problem:
                 environment.start(seed=0)
                 policy.check_problem(environment.view().constants)
@@ -204,7 +213,7 @@ class Experiment:
 
     def problem(self) -> dict[str, Any]:
         """What all runs of a folder have in common: every setting but policies, trials, audits and the seed."""
-        table = {name: value for name, value in self.table().items() if name not in _MAY_GROW}
+        table = {name: value for name, value in self.table().items() if name not in (*_MAY_GROW, *_CHANGES_NOTHING)}
         if "sha256" in self.arguments:  # then the content of a file decides, and not where it lies
             table["arguments"] = {name: value for name, value in self.arguments.items() if name != "path"}
         return table
@@ -228,6 +237,7 @@ class Experiment:
             "seed": self.seed,
             "audited": self.audited,
             **{name: getattr(self, name) for name in _OF_RUNS},
+            **({"shards": self.shards} if self.shards else {}),
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -238,7 +248,7 @@ class Experiment:
 
         What the file in a folder of results says about its files is left out: the experiment can be run anywhere.
         """
-        known = ("environment", "policies", "arguments", "trials", "seed", "audited", *_OF_RUNS)
+        known = ("environment", "policies", "arguments", "trials", "seed", "audited", *_OF_RUNS, *_CHANGES_NOTHING)
         check_keys(source, table, (*known, *_OF_FOLDERS))
         for name in ("environment", "policies"):
             if name not in table:

@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
-from fedbandit_envs.rounds.playing import play
+from fedbandit_envs.shards.playing import play
 
 # Curves that say how the agents stand, and start anywhere.
 STATES = ("active_arms", "settled_share", "wrong_share", "admitted", "simple_regret", "wrong_recommended")
@@ -59,7 +59,8 @@ def _play(
         environments[policy.observes] = experiment.environment_for(policy)
     network = experiment.network or None
     environment = environments[policy.observes]
-    history = play(environment, policy, seed=seed, record=audit, faults=experiment.faults(), network=network)
+    how: dict[str, Any] = {"faults": experiment.faults(), "network": network, "shards": experiment.shards or None}
+    history = play(environment, policy, seed=seed, record=audit, **how)
     return summary(history) | ({"audit": audited(history)} if audit else {})
 
 

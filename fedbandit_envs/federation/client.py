@@ -110,6 +110,9 @@ class Client:
         return self._step - start, report
 
     def _one_turn(self, down: Message | None) -> Message | None:
+        for_others = down is not None and down.agents is not None and not len(down.agents)
+        if for_others and not self._blocks.sides[0].hears_of_others:
+            down = None
         turn = play_turn(self._blocks, self._checkpoints, down, self._step, self._constants.horizon, self._pull)
         self._step += turn.plan.length
         return None if self._step >= self._constants.horizon else self._blocks.report(turn.feedback)[0]

@@ -182,7 +182,7 @@ class Coordinator:
             return pack({"verb": HELLO}, [])
         agents = self._owners.agents[key]
         first = self._acknowledged.get(key, -1) + 1
-        downs = [None if down is None else down.for_agents(agents) for down in self._downs[first:]]
+        downs = [None if down is None else down.for_agents(agents) or down.for_nobody() for down in self._downs[first:]]
         return pack({"verb": PLAY, "turn": self.turn}, downs)
 
     def _read(

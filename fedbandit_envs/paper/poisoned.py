@@ -18,8 +18,8 @@ from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.rounds.attacks import ATTACKS, Attackers
 from fedbandit_envs.rounds.faults import Faults
-from fedbandit_envs.rounds.playing import play
 from fedbandit_envs.seeding import derived_seed
+from fedbandit_envs.shards.playing import play
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

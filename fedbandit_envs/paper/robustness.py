@@ -20,8 +20,8 @@ from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.rounds.faults import Faults
-from fedbandit_envs.rounds.playing import play
 from fedbandit_envs.seeding import Stream, derived_seed, generator
+from fedbandit_envs.shards.playing import play
 
 HORIZON = 2**15  # the number of steps, T, by default
 TRIALS = 20

@@ -1,6 +1,6 @@
 """Generators of instances: a problem family as data, drawn from two independent streams (instance and contexts)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.instance_checks import check_observed
-from fedbandit_envs.seeding import Stream, generator
+from fedbandit_envs.seeding import RowsOfDraws, Stream, generator
 
 
 class InstanceGenerator(Protocol):
@@ -122,3 +122,34 @@ def shape_of(problem: InstanceGenerator) -> ProblemShape:
 def draw_instance(problem: InstanceGenerator, seed: int) -> BanditInstance:
     """The instance of the episode with this seed: problem and hidden contexts come from streams of their own."""
     return problem.instance(generator(seed, Stream.INSTANCE), generator(seed, Stream.CONTEXTS))
+
+
+def draw_rows(
+    problem: InstanceGenerator, seed: int, first: int, last: int, whole: BanditInstance | None = None
+) -> BanditInstance:
+    """The instance of the agents from `first` to before `last` alone: the rows that they have in the whole instance.
+
+    A family whose class says `draws_by_rows = True` is asked for these rows only, so that memory does not grow with the
+    agents that others hold. That is allowed if it draws nothing but arrays whose first axis is the agents, and if each
+    row of its instance depends on its own numbers alone. Any other family draws the whole, of which the rows are kept.
+
+    Args:
+        problem: the problem family.
+        seed: the seed of the episode.
+        first: the number of the first agent.
+        last: the number after that of the last agent.
+        whole: the whole instance, if it has been drawn already.
+
+    >>> from fedbandit_envs.problems.synthetic import Synthetic
+    >>> problem = Synthetic(num_agents=5)
+    >>> bool((draw_rows(problem, 0, 2, 4).means == draw_instance(problem, 0).means[2:4]).all())
+    True
+    """
+    num_agents = problem.num_agents
+    if whole is None and getattr(type(problem), "draws_by_rows", False) and num_agents is not None:
+        rngs = (generator(seed, stream) for stream in (Stream.INSTANCE, Stream.CONTEXTS))
+        own: Any = replace(problem, num_agents=last - first)  # type: ignore[type-var]
+        rows: BanditInstance = own.instance(*(RowsOfDraws(rng, num_agents, first, last) for rng in rngs))
+        return rows
+    whole = draw_instance(problem, seed) if whole is None else whole
+    return replace(whole.rows(np.arange(first, last)), population=None)

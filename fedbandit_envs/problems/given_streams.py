@@ -51,7 +51,11 @@ class GivenStream:
         if callable(contexts):
 
             def told(number: int) -> ContextDistribution:
-                return _checked_distribution(f"contexts({number})", contexts(number))
+                try:
+                    made = contexts(number)
+                except ValueError as error:  # the function may make a distribution of numbers that are none
+                    raise ValueError(f"contexts({number}): {error}") from error
+                return _checked_distribution(f"contexts({number})", made)
 
             return cls(told, None)
         if not isinstance(contexts, Sequence) or not len(contexts):

@@ -1,6 +1,7 @@
 """The synthetic problems of the paper."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class Synthetic:
     >>> np.sort(instance.gaps(), axis=1)[0].round(3)
     array([0. , 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])
     """
+
+    draws_by_rows: ClassVar[bool] = True  #: whether a shard can draw its agents alone; see `draw_rows`
 
     num_agents: int = 100  #: the number of agents, M
     num_arms: int = 10  #: the number of arms, K

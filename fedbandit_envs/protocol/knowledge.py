@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.protocol.network import Neighbourhood
+from fedbandit_envs.protocol.neighbourhood import Neighbourhood
 from fedbandit_envs.seeding import Randomness, ServerRandomness, Stream, derived_seed
 
 LONGEST_HORIZON = 2**53  #: numbers of steps up to this one are exact in floating point, as counts of pulls must be

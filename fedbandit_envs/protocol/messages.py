@@ -173,6 +173,10 @@ class Message:
         mine = position[self.agents[position] == agents]
         return self.rows(mine) if len(mine) else None
 
+    def for_nobody(self) -> "Message":
+        """The part for none of the agents: it says that something has arrived for others."""
+        return Message(self.kind, {}, np.empty(0, dtype=np.int64))
+
     def tree(self) -> State:
         """The message as plain arrays, for storage."""
         return {

@@ -1,7 +1,6 @@
-"""Who can talk to whom: an undirected graph of agents, and what an agent knows about it."""
+"""Who can talk to whom: an undirected graph of agents."""
 
 import hashlib
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, read_only
 from fedbandit_envs.protocol.graphs import named_edges, pieces
+from fedbandit_envs.protocol.neighbourhood import Neighbourhood
 from fedbandit_envs.seeding import Stream, generator
 from fedbandit_envs.validation import whole_number
 
@@ -142,79 +142,9 @@ class Network:
         found: FloatArray = eigsh((links + diags_array(own)).tocsr(), k=2, v0=start, return_eigenvectors=False)
         return found
 
-    def around(self, agents: IntArray) -> "Neighbourhood":
+    def around(self, agents: IntArray) -> Neighbourhood:
         """What these agents know about the network."""
         return Neighbourhood(self, agents)
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbourhood:
-    """What a block of n agents knows about the network: `view.network` of a policy that talks to peers.
-
-    A message that arrives has an axis of D columns after that of the agents: column c of agent i holds what its
-    neighbour `neighbours[i, c]` sent, where the mask in `present` says that it arrived.
-
-    >>> view = Network.of("path", 3).around(np.array([0, 1]))
-    >>> view.neighbour_degrees
-    array([[2, 0],
-           [1, 1]])
-    """
-
-    graph: Network  #: the whole graph, of which policies use the public numbers only
-    agents: IntArray  #: (n,) the numbers of the agents
-
-    @property
-    def neighbours(self) -> IntArray:
-        """(n, D) the neighbours of each agent, filled up with 0."""
-        return self.graph.neighbours[self.agents]
-
-    @property
-    def present(self) -> BoolArray:
-        """(n, D) which entries of `neighbours` are neighbours."""
-        return self.graph.present[self.agents]
-
-    @property
-    def degrees(self) -> IntArray:
-        """(n,) the number of neighbours of each agent."""
-        return self.graph.degrees[self.agents]
-
-    @property
-    def neighbour_degrees(self) -> IntArray:
-        """(n, D) the number of neighbours of each neighbour, 0 where there is none."""
-        return np.where(self.present, self.graph.degrees[self.neighbours], 0)
-
-    @property
-    def largest_degree(self) -> int:
-        """D, the largest number of neighbours in the whole network, a public number."""
-        return self.graph.largest_degree
-
-    @property
-    def second_eigenvalue(self) -> float:
-        """The second largest absolute eigenvalue of the mixing matrix, a public number."""
-        return self.graph.second_eigenvalue
-
-    def rows(self, index: IntArray) -> "Neighbourhood":
-        """The part of some of these agents."""
-        return Neighbourhood(self.graph, self.agents[index])
-
-    def mixed(self, own: FloatArray, received: FloatArray, arrived: BoolArray) -> FloatArray:
-        """One step of averaging with the mixing matrix P = I - Laplacian / (D + 1).
-
-        What did not arrive leaves its weight with the agent's own row. The sum over all agents stays the same, also
-        when edges fail, because an edge that fails does so in both directions.
-
-        Args:
-            own: (n, k) the agents' own rows, as they sent them.
-            received: (n, D, k) the rows of the neighbours.
-            arrived: (n, D) which of them arrived.
-
-        >>> view = Network.of("path", 3).around(np.array([0]))
-        >>> view.mixed(np.array([[3.0]]), np.array([[[6.0], [0.0]]]), np.array([[True, False]]))
-        array([[4.]])
-        """
-        weight = 1 / (self.largest_degree + 1)
-        kept = 1 - weight * np.add.reduce(arrived, axis=1)
-        return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", arrived.astype(np.float64), received)
 
 
 def _plain_array(value: Any) -> Any:
@@ -239,8 +169,13 @@ def _of_graph(graph: Any) -> Network:
 
 
 def _of_adjacency(matrix: Any) -> Network:
-    """The network of an adjacency matrix (M, M); entries that are not 0 are edges."""
+    """The network of an adjacency matrix (M, M), which holds 1 for an edge and else 0."""
     links = matrix != 0
+    if not np.array_equal(matrix, links):
+        raise ValueError(
+            f"network: expected an adjacency matrix of 0 and 1, got {matrix[matrix != links][0]:g} in it; a network "
+            "has no weights, since policies choose their own: use matrix != 0, without its diagonal"
+        )
     if not np.array_equal(links, links.T):
         one, other = np.argwhere(links & ~links.T)[0]
         raise ValueError(

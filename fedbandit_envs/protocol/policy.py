@@ -70,6 +70,8 @@ class AgentSide(Side, ABC):
     active: BoolArray | None = None  #: (n, K) the arms still considered; None: the policy eliminates no arms
     admitted: BoolArray | None = None  #: (n,) the agents that take part so far; None: all do from the start
     recommended: IntArray | None = None  #: (n,) the arm that each takes for the best, -1: none yet; None: never any
+    #: whether a message for other agents alone reaches these too, without rows, so that all wait together
+    hears_of_others: bool = False
     uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
 
     @abstractmethod
@@ -215,8 +217,9 @@ class Policy(ABC):
         return None
 
 
-#: How an array can travel between peers: to all neighbours, or over one edge of the network, drawn anew in each round.
-DELIVERIES = ("neighbours", "one-edge")
+#: How an array can travel between peers: to all neighbours; or, drawn anew in each round, each agent hears one of its
+#: neighbours; the ends of one edge hear each other; or agents hear each other by a permutation along edges.
+DELIVERIES = ("neighbours", "one-neighbour", "one-edge", "permutation")
 PARTNERS = ("server", "peers", "nobody")
 
 

@@ -56,6 +56,7 @@ class StepAgents(AgentSide):
     array([0, 0])
     """
 
+    hears_of_others = True
     heard: bool = False  #: whether the last `plan` was about what had arrived, and so without a pull
 
     def __init__(self, view: View):

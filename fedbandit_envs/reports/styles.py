@@ -49,6 +49,19 @@ _OWN = (
     "One-Round",
     "Limited-Interaction",
     "OrchExplore",
+    "Lin-Hidden",
+    "Lin-Delayed",
+    "FedLinUCB",
+    "Async-LinUCB",
+    "Weighted-DisLinUCB",
+    "Residual-LinUCB",
+    "DELB",
+    "Feature-Selection",
+    "coop-UCL",
+    "Private-Gossip-UCB",
+    "Dec-UCB",
+    "GosInE",
+    "DCB",
 )
 
 

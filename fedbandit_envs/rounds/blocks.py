@@ -9,7 +9,6 @@ from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan, ProtocolError
 from fedbandit_envs.protocol.policy import AgentSide
-from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.checkpoints import Marks, marks_of
 
 
@@ -34,11 +33,11 @@ class AgentBlocks:
         num_agents, num_arms = self.shape
         explore = np.empty((num_agents, num_arms), dtype=np.int64)
         arm = np.empty(num_agents, dtype=np.int64)
-        length, no_rows = 0, np.empty(0, dtype=np.int64)
+        length = 0
         for rows, side in zip(self.rows, self.sides, strict=True):
             theirs = None if down is None else down.for_agents(rows)
-            if down is not None and theirs is None and isinstance(side, StepAgents):
-                theirs = down.rows(no_rows)  # it learns that something has arrived for others
+            if down is not None and theirs is None and side.hears_of_others:
+                theirs = down.for_nobody()
             plan = _checked_plan(side, theirs, remaining, (len(rows), num_arms))
             explore[rows], arm[rows] = plan.explore, plan.arm
             length = max(length, plan.length)

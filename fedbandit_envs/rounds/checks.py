@@ -4,7 +4,7 @@ from typing import Any
 
 from pettingzoo import ParallelEnv
 
-from fedbandit_envs.envs.playable import PlayableBandit
+from fedbandit_envs.envs.playable import PlayableBandit, PlayableBlock
 from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.protocol.graphs import GRAPHS
 from fedbandit_envs.protocol.network import Network
@@ -52,7 +52,7 @@ def check_plays(policy: object, bandit: PlayableBandit) -> None:
     policy.check_installed()
 
 
-def check_changes(policy: Policy, side: AgentSide, bandit: PlayableBandit) -> None:
+def check_changes(policy: Policy, side: AgentSide, bandit: PlayableBlock) -> None:
     """Refuse agents that can't follow contexts that change within the episode."""
     steps = bandit.segment_steps
     if steps is None or steps >= bandit.max_cycles or type(side).observe is not AgentSide.observe:

@@ -115,11 +115,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
     def _make_network(self) -> Network | None:
         if partner_of(type(self.policy)) != "peers":
             return None
-        return Network.of(self._given_network, self.constants.num_agents, self.bandit.episode_seed)
+        return Network.of(self._given_network, self.constants.num_agents, self.seed)
 
     def _make_carrier(self) -> Carrier:
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
-        seed = self.bandit.episode_seed
+        seed = self.seed
         if self.network is not None:
             return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed)
         server = self._server_side(ServerView.of_run(self.constants, seed))
@@ -135,10 +135,21 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         return self._part.sides
 
     @property
+    def seed(self) -> int:
+        """The seed of the episode."""
+        return self.bandit.episode_seed
+
+    @property
     def done(self) -> bool:
         """Whether the horizon is reached."""
         self._check_started()
-        return self._part.taken >= self.constants.horizon
+        return self.taken >= self.constants.horizon
+
+    @property
+    def taken(self) -> int:
+        """The number of steps that the run has taken so far."""
+        self._check_started()
+        return self._part.taken
 
     def _check_started(self) -> None:
         if not self._started:
@@ -224,7 +235,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._check_started()
         return {
             "run": run_fingerprint(self.policy, self.constants, self.network),
-            "seed": str(self.bandit.episode_seed),
+            "seed": str(self.seed),
             "idle": self._idle,
             "carrier": self.carrier.snapshot(),
             "pending": None if self._pending is None else self._pending.tree(),

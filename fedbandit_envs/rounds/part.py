@@ -10,7 +10,7 @@ from pettingzoo import ParallelEnv
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.envs.planned import PlannedBandit
-from fedbandit_envs.envs.playable import PlayableBandit
+from fedbandit_envs.envs.playable import PlayableBlock
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -90,7 +90,7 @@ class PartHere:
     def __init__(
         self,
         env: ParallelEnv[str, Observation, int] | PlannedBandit,
-        bandit: PlayableBandit,
+        bandit: PlayableBlock,
         policy: Policy,
         rows: Sequence[IntArray],
         make_side: Callable[[View], AgentSide],
@@ -193,12 +193,12 @@ class PartHere:
         feedback: Feedback = stepped(env, plan, revealed) if self._stepwise else env.pull(plan)
         return feedback
 
-    def kept(self) -> Kept:
-        """What was kept of the run so far."""
+    def kept(self, with_gaps: bool = True) -> Kept:
+        """What was kept of the run so far, with the tables of gaps or without them."""
         arrays = self._checkpoints.arrays()
         if self._summing:
             return Kept(*arrays, {}, self._checkpoints.summed())
-        return Kept(*arrays, all_gaps(self._bandit.instance), {})
+        return Kept(*arrays, all_gaps(self._bandit.instance) if with_gaps else {}, {})
 
     def truth(self) -> tuple[BanditInstance | None, View]:
         """The problem with its truth, if it is one with contexts, and what the agents were shown."""

@@ -1,6 +1,7 @@
 """Runs without a server: a carrier that hands every agent the reports of its neighbours."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.policy import overflowing
 from fedbandit_envs.rounds.carrier import Delivery
 from fedbandit_envs.rounds.channel import Channel
+from fedbandit_envs.rounds.deliveries import drawn
 from fedbandit_envs.rounds.faults import (
     EDGE_FAILED,
     Fault,
@@ -23,14 +25,14 @@ from fedbandit_envs.rounds.faults import (
     quorum_shortage,
 )
 from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.seeding import Stream, generator
 
 
 class ViaGraph:
     """Carries the report of every agent to its neighbours, and charges the ledger for each edge and direction.
 
     What arrives is one message, whose agents are all agents: an array (n, ...) of the reports becomes one of shape
-    (n, D, ...), and its mask in `present` says what arrived. An agent that fails, or whose report holds numbers that
+    (n, D, ...), or (n, 1, ...) if its delivery reaches one neighbour at most, and its mask in `present` says what
+    arrived. An agent that fails, or whose report holds numbers that
     are not finite, is cut off in that round: it neither sends nor receives.
 
     Args:
@@ -111,31 +113,39 @@ class ViaGraph:
     def _delivered(self, sent: Message, links: BoolArray, number: int) -> Message:
         """What arrives at all agents; it is charged."""
         assert sent.agents is not None
-        rows = np.searchsorted(sent.agents, self._network.neighbours).clip(max=len(sent.agents) - 1)
-        over = {"neighbours": links}
-        if "one-edge" in self._delivery.values():
-            over["one-edge"] = links & self._one_edge(number)
+        rows, everybody = self._network.neighbours, len(sent.agents) == self._network.num_agents
+        if not everybody:
+            rows = np.searchsorted(sent.agents, rows).clip(max=len(sent.agents) - 1)
+        over = dict[str, tuple[IntArray, BoolArray, BoolArray]]()  # from where, whether, over which slots
         arrays: dict[str, NDArray[Any]] = {}
         present: dict[str, BoolArray] = {}
-        used = np.zeros(links.shape, dtype=bool)
         for name, array in sent.arrays.items():
-            way = over[self._delivery.get(name, "neighbours")]
-            used |= way
-            arrays[name], present[name] = array[rows], way
+            way = self._delivery.get(name, "neighbours")
+            if way not in over:
+                over[way] = self._way(way, rows, links, number)
+            source, arrives, _ = over[way]
+            arrays[name], present[name] = array.take(source, axis=0), arrives
             if name in sent.present:  # masks combine with the senders' own
-                own = sent.present[name][rows]
-                present[name] = own & way.reshape(way.shape + (1,) * (own.ndim - 2))
+                own = sent.present[name].take(source, axis=0)
+                present[name] = own & arrives.reshape(arrives.shape + (1,) * (own.ndim - 2))
         down = Message(sent.kind, arrays, self._agents, present)
-        self.ledger.charge_peers(down, np.add.reduce(used if arrays else links, axis=1, dtype=np.int64))
+        used = reduce(np.bitwise_or, [slots for *_, slots in over.values()]) if over else links
+        whole = used is self._network.present
+        self.ledger.charge_peers(down, self._network.degrees if whole else used.sum(axis=1, dtype=np.int64))
         return down
 
-    def _one_edge(self, number: int) -> BoolArray:
-        """(M, D) the slots of the two ends of one edge, drawn for this round."""
-        chosen = np.zeros(self._network.present.shape, dtype=bool)
-        if len(self._network.edges):
-            edge = generator(self._seed, Stream.DELIVERIES, number).integers(len(self._network.edges))
-            chosen[self._network.edges[edge], self._network.slots[edge]] = True
-        return chosen
+    def _way(self, way: str, rows: IntArray, links: BoolArray, number: int) -> tuple[IntArray, BoolArray, BoolArray]:
+        """For a delivery: the rows that arrive, whether they do, and over which slots (M, D).
+
+        The first two have a column for each slot, or one column if the delivery reaches one neighbour at most.
+        """
+        if way == "neighbours":
+            return rows, links, links
+        slots = drawn(way, self._network, links, self._seed, number)
+        if not slots.shape[1]:  # one agent alone
+            return np.zeros((len(rows), 1), dtype=np.int64), np.zeros((len(rows), 1), dtype=bool), slots
+        place = slots.argmax(axis=1)[:, None]
+        return np.take_along_axis(rows, place, axis=1), np.take_along_axis(slots, place, axis=1), slots
 
     def snapshot(self) -> State:
         """The state as a tree of plain arrays."""

@@ -11,7 +11,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray, read_only
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.envs.planned import PlannedBandit
-from fedbandit_envs.envs.playable import PlayableBandit
+from fedbandit_envs.envs.playable import PlayableBlock
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
@@ -56,7 +56,7 @@ def stepped(
     return Feedback.of(plan, explored_sums, played_sums, features)
 
 
-def decides_by_steps(agents: object, bandit: PlayableBandit) -> bool:
+def decides_by_steps(agents: object, bandit: PlayableBlock) -> bool:
     """Whether the steps of these agents can be played without turns: their class overrides neither verb.
 
     The environment's class must not override `pull`, and nobody may count its pulls. Classes decide, so a method that

@@ -58,11 +58,11 @@ def check_policy(
         whole_number("horizon", horizon, at_least=1)
     chosen = _default_problems(policy) if problems is None else problems
     for number, (name, problem) in enumerate(chosen.items()):
-        ProblemCheck(policy, problem, horizon, seed, name).all(thorough=number == 0)
+        ProblemCheck(policy, problem, horizon, seed, name, thorough=number == 0).all()
     checked = list(chosen)
     if problems is None and _follows_changes(policy):
         checked.append("changing contexts")
-        ProblemCheck(policy, _CHANGING, horizon, seed, checked[-1]).all(thorough=False)
+        ProblemCheck(policy, _CHANGING, horizon, seed, checked[-1], thorough=False).all()
     return f"{type(policy).__name__}: no fault found on {', '.join(checked)}"
 
 

@@ -22,10 +22,12 @@ from fedbandit_envs.testing.comparing import first_difference
 from fedbandit_envs.testing.scripted import Given, GivenStream, ScriptedBandit, other_truth
 from fedbandit_envs.testing.watching import Blocks, PolicyFault, Watch, WatchedRounds
 
-_HORIZON = 120  # the steps of a run, for policies whose plans are short
+_HORIZON = 120  # the steps of a run on the first problem, for policies whose plans are short
+_LATER_HORIZON = 60  # the same on the problems after it
 _LONG_HORIZON = 2**14  # the steps of a run, for policies whose plans are long: they eliminate arms late, for example
 _MANY_TURNS = 60  # a policy with fewer turns than this up to the long horizon has long plans
-_EVERY_TURN = 20  # up to this turn, a run is stopped and resumed at every turn
+_EVERY_TURN = 20  # up to this turn, a run on the first problem is stopped and resumed at every turn
+_LATER_EVERY_TURN = 6  # the same on the problems after it
 _THEN_EVERY = 8  # afterwards, a run is stopped and resumed at every 8th turn
 
 
@@ -38,26 +40,30 @@ class ProblemCheck:
         horizon: the number of steps; None: short, or long for a policy with long plans.
         seed: the seed of the instance and of the script.
         name: what the problem is called in a fault.
+        thorough: whether runs are longer, repeated, split in more ways and stopped more often: on the first problem.
     """
 
-    def __init__(self, policy: Policy, problem: InstanceGenerator, horizon: int | None, seed: int, name: str):
+    def __init__(
+        self, policy: Policy, problem: InstanceGenerator, horizon: int | None, seed: int, name: str, thorough: bool
+    ):
         self.policy = copy.deepcopy(policy)  # a copy that no run has touched
-        self.problem, self.horizon, self.seed = problem, horizon or _HORIZON, seed
+        self.problem, self.seed, self.thorough = problem, seed, thorough
+        self.horizon = horizon or (_HORIZON if thorough else _LATER_HORIZON)
         self.may_grow = horizon is None
         self.observe = observe_for(policy)
         self.shape = draw_instance(problem, seed).means.shape
         self.place = f"{name}: M = {self.shape[0]}, K = {self.shape[1]}"
         self.script: FloatArray = np.random.default_rng(seed).uniform(0, 1, self.shape)
 
-    def all(self, thorough: bool) -> None:
+    def all(self) -> None:
         """Raise the first fault. The order matters: a fault of one kind can look like one of a later kind."""
         run = self._run()
         if self.may_grow and self._turns(_LONG_HORIZON) < _MANY_TURNS:
             self.horizon = _LONG_HORIZON
             run = self._run()
-        if thorough:
+        if self.thorough:
             self._check_repeats(run)
-        self._check_splits(run, _splits(self.shape[0])[: None if thorough else 1])
+        self._check_splits(run, _splits(self.shape[0])[: None if self.thorough else 1])
         if self.policy.observes != "truth":
             self._check_other_truths(run)
         self._check_resumed(run)
@@ -146,12 +152,13 @@ class ProblemCheck:
         how = "stopped and resumed"
         rounds, done, turn = self._rounds(how=how), list[Exchange](), 0
         rounds.reset(seed=self.seed)
+        every_turn = _EVERY_TURN if self.thorough else _LATER_EVERY_TURN
         while not rounds.done:
             rounds.advance()
             done += rounds._exchanges
             rounds._exchanges = []
             turn += 1
-            if not rounds.done and (turn <= _EVERY_TURN or turn % _THEN_EVERY == 0):
+            if not rounds.done and (turn <= every_turn or turn % _THEN_EVERY == 0):
                 state = self._snapshot(rounds)
                 rounds = self._rounds(how=how)
                 rounds.restore(state)

@@ -145,6 +145,10 @@ class _WatchedAgents(AgentSide):
         return self.side.recommended
 
     @property
+    def hears_of_others(self) -> bool:  # type: ignore[override]
+        return self.side.hears_of_others
+
+    @property
     def uncounted(self) -> int:  # type: ignore[override]
         return self.side.uncounted
 

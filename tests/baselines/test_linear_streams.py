@@ -147,21 +147,3 @@ def test_one_agent_that_never_synchronises_plays_as_kk_ucb_does():
     alone, silent = recorded(env, KKUCB()), recorded(env, DisLinUCB(threshold=1e9))
     assert alone[1].tobytes() == silent[1].tobytes()
     assert silent[0].ledger.rounds == 0
-
-
-def test_what_is_known_lowers_the_regret():
-    # Paired over 20 trials; the differences are many standard errors from 0.
-    arguments = {"num_agents": 4, "num_arms": 5, "max_cycles": 400, "context": "streaming", "context_std": 0.2}
-    arguments |= {"noise_std": 0.3, "reveal": "after"}
-    ends = {}
-    for name, policy, observe in (
-        ("exact", KKUCB(sigma=0.3), "context"),
-        ("observed", KKUCBObserved(sigma=0.3), "distribution"),
-        ("hidden", KKUCB(sigma=0.3), "distribution"),
-    ):
-        env = fb.make("fedbandit/Synthetic-v0", observe=observe, **arguments)
-        kind = "paper_regret"
-        ends[name] = np.array([fb.play(env, policy, seed=seed).mean_regret(kind)[-1] for seed in range(20)])
-    for better, worse in (("exact", "observed"), ("observed", "hidden")):
-        gain = ends[worse] - ends[better]
-        assert gain.mean() > 4 * gain.std(ddof=1) / np.sqrt(20)

@@ -20,6 +20,7 @@ from fedbandit_envs.cli.sweep import values_of
 from fedbandit_envs.paper import panels
 from fedbandit_envs.problems.regrets import REGRETS, Regret
 
+pytestmark = pytest.mark.usefixtures("plain_plots")  # every run with --out writes a report
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=2**6"]
 FEDBANDIT = [sys.executable, "-m", "fedbandit_envs"]
 

@@ -11,6 +11,7 @@ from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.text import table_text
 
+pytestmark = pytest.mark.usefixtures("plain_plots")  # every run with --out writes a report
 QUICK = ["--env", "Synthetic", "--set", "num_agents=5", "--set", "num_arms=3", "--set", "max_cycles=64"]
 POLICIES = ["--policy", "Uniform label=all_arms", "--policy", "Local-UCB", "--policy", "Oracle"]
 

@@ -6,6 +6,7 @@ import pytest
 
 from fedbandit_envs.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("plain_plots")  # every run with --out writes a report
 QUICK = ["--env", "Synthetic", "--set", "num_agents=4", "--set", "num_arms=3", "--set", "max_cycles=20"]
 QUICK += ["--trials", "2"]
 

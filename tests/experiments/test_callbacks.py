@@ -64,6 +64,7 @@ def test_callbacks_know_the_experiment_of_several() -> None:
     assert heard == [("a", "Uniform"), ("b", "Oracle")]
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_the_log_has_a_line_for_each_run(tmp_path: Path) -> None:
     small(trials=2, policies=["Fed-PE", "Oracle"]).write(tmp_path / "e.toml")
     log = tmp_path / "logs" / "runs.jsonl"

@@ -25,12 +25,13 @@ REGISTERED = [name for name in NAMES if not policy_class(name).shares_arms]  # t
 PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers"]
 # The clients of a federation know a server only, and contexts that stay.
 POLICIES = [name for name in REGISTERED if name not in PEERS and home(name)[0] == "hidden contexts"]
+EACH_STEP_A_TURN = ["Async-LinUCB", "DisLinUCB", "FedLinUCB", "Lin-Hidden", "Residual-LinUCB", "Weighted-DisLinUCB"]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
 def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequence[Sequence[int]]) -> None:
-    of = settings(name, max_cycles=40 if name == "DisLinUCB" else 300)
+    of = settings(name, max_cycles=40 if name in EACH_STEP_A_TURN else 300)
     loop = Loop(of, blocks)
     coordinator = federated(loop)
     assert_same(loop, coordinator, in_process(of))

@@ -7,6 +7,9 @@ import numpy as np
 import fedbandit_envs as fb
 
 TIE = 1e-9
+NETWORKS = ["ring", "star", "path", "erdos-renyi:0.4", "complete"]
+MEANS = [0.9, 0.6, 0.3, 0.5]
+FAULTS = [None, fb.Faults(edge_dropout=0.3, dropout=0.1)]
 
 
 def first_best(values):
@@ -116,3 +119,23 @@ def decisions(history):
     first, *rest = history.exchanges
     arms = [exchange.feedback.arm for exchange in rest]
     return arms, first.feedback.sums(), [exchange.feedback.played_sums for exchange in rest]
+
+
+def rounds_of(policy, network, faults=None, agents=7, horizon=150, **how):
+    """Rounds of a policy on the common arms `MEANS`, at their start."""
+    rounds = fb.CommunicationRounds(common_arms(MEANS, agents, horizon), policy, network=network, faults=faults, **how)
+    rounds.start(seed=4)
+    return rounds
+
+
+def every_step(rounds):
+    """The agents after each step but the last, once they have heard their neighbours, and the steps taken."""
+    (side,) = rounds.sides
+    while True:
+        rounds.advance()
+        if rounds.done:
+            return
+        if side.spoke:  # hear now what the next plan would hear first
+            side.hear(rounds._pending)
+            side.spoke = False
+        yield side, rounds.taken

@@ -118,10 +118,11 @@ def fed_lin_ucb(problem, *, width, lam, alpha) -> Played:
     return played
 
 
-def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False) -> Played:
+def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False, in_turn=False) -> Played:
     """Async-LinUCB: uploads and downloads have tests of their own; the server keeps what each agent misses.
 
-    All agents act, those who have learnt enough upload, then the server answers; with `one_by_one` it answers after
+    All agents act, those who have learnt enough upload, then the server answers. With `in_turn` all act, then the first
+    of those who have learnt enough uploads, the server answers, and so on. With `one_by_one` the server answers after
     each agent's act, as in the paper, where one agent acts at a time.
     """
     T, M, _, d = problem.shape
@@ -132,18 +133,11 @@ def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False) -> Played:
     (V, b), (new, new_b), (missing, missing_b) = nothing(), nothing(), nothing()
     total, ridge = np.zeros((d, d)), lam * np.eye(d)
     played = Played(np.zeros((T, M), dtype=int))
-    turns = [[i] for i in range(M)] if one_by_one else [list(range(M))]
-    for t, acting in ((t, acting) for t in range(T) for acting in turns):
-        speaking = []
-        for i in acting:
-            arm = best_arm(problem.psi[t, i], V[i] + ridge, b[i], width)
-            played.arms[t, i] = arm
-            x = problem.psi[t, i, arm]
-            for matrices, vectors in ((V, b), (new, new_b)):
-                matrices[i] = matrices[i] + np.outer(x, x)
-                vectors[i] = vectors[i] + x * problem.rewards[t, i, arm]
-            if log_det(V[i] + ridge) - log_det(V[i] - new[i] + ridge) > math.log(up) * (1 + TIE):
-                speaking.append(i)
+
+    def has_learnt(i):
+        return log_det(V[i] + ridge) - log_det(V[i] - new[i] + ridge) > math.log(up) * (1 + TIE)
+
+    def exchange(speaking, t, total):
         for i in speaking:
             total = total + new[i]
             for j in range(M):
@@ -151,12 +145,26 @@ def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False) -> Played:
                     missing[j], missing_b[j] = missing[j] + new[i], missing_b[j] + new_b[i]
             new[i], new_b[i] = np.zeros((d, d)), np.zeros(d)
             played.uploads.append((t + 1, i))
-        if speaking:
-            for j in range(M):
-                if log_det(total + ridge) - log_det(total - missing[j] + ridge) > math.log(down) * (1 + TIE):
-                    V[j], b[j] = V[j] + missing[j], b[j] + missing_b[j]
-                    missing[j], missing_b[j] = np.zeros((d, d)), np.zeros(d)
-                    played.downloads.append((t + 1, j))
+        for j in range(M):
+            if log_det(total + ridge) - log_det(total - missing[j] + ridge) > math.log(down) * (1 + TIE):
+                V[j], b[j] = V[j] + missing[j], b[j] + missing_b[j]
+                missing[j], missing_b[j] = np.zeros((d, d)), np.zeros(d)
+                played.downloads.append((t + 1, j))
+        return total
+
+    turns = [[i] for i in range(M)] if one_by_one else [list(range(M))]
+    for t, acting in ((t, acting) for t in range(T) for acting in turns):
+        for i in acting:
+            arm = best_arm(problem.psi[t, i], V[i] + ridge, b[i], width)
+            played.arms[t, i] = arm
+            x = problem.psi[t, i, arm]
+            for matrices, vectors in ((V, b), (new, new_b)):
+                matrices[i] = matrices[i] + np.outer(x, x)
+                vectors[i] = vectors[i] + x * problem.rewards[t, i, arm]
+        while speaking := [i for i in acting if has_learnt(i)]:
+            total = exchange(speaking[:1] if in_turn else speaking, t, total)
+            if not in_turn:
+                break
     return played
 
 

@@ -80,6 +80,28 @@ def test_mixing_is_the_product_with_the_mixing_matrix(name):
     assert network.second_eigenvalue == pytest.approx(values[-2], abs=1e-12)
 
 
+@pytest.mark.parametrize("name", ["ring", "star", "path", "erdos-renyi:0.4"])
+def test_pair_weights_are_the_same_at_both_ends_and_keep_the_sum_whatever_arrives(name):
+    network, rng = fb.Network.of(name, 7, seed=0), np.random.default_rng(0)
+    view, rows = network.around(np.arange(7)), rng.normal(size=(7, 3))
+    for one, other, (slot, back) in zip(*network.edges.T, network.slots, strict=True):
+        assert view.pair_weights[one, slot] == view.pair_weights[other, back]
+        assert view.pair_weights[one, slot] == 1 / (1 + max(network.degrees[[one, other]]))
+    lost = rng.random(len(network.edges)) < 0.4
+    arrived = network.present.copy()
+    arrived[network.edges[lost], network.slots[lost]] = False
+    mixed = view.mixed(rows, rows[network.neighbours], arrived, view.pair_weights)
+    np.testing.assert_allclose(mixed.sum(axis=0), rows.sum(axis=0), atol=1e-14)
+
+
+@pytest.mark.parametrize(("weight", "words"), [(0.6, "a sum of 1.2"), (-0.1, "got -0.1"), (np.nan, "got nan")])
+def test_weights_that_leave_nothing_for_the_agent_itself_are_refused(weight, words):
+    view = fb.Network.of("ring", 5).around(np.arange(5))
+    rows, received, weights = np.ones((5, 1)), np.ones((5, 2, 1)), np.full((5, 2), weight)
+    with pytest.raises(ValueError, match=f"weights: expected ones of at least 0 .*{words}"):
+        view.mixed(rows, received, view.present, weights)
+
+
 def test_a_large_network_has_the_same_second_eigenvalue_as_by_formula():
     assert fb.Network.of("ring", 1200).second_eigenvalue == pytest.approx((1 + 2 * np.cos(2 * np.pi / 1200)) / 3, 1e-9)
 
@@ -109,6 +131,8 @@ def test_one_agent_is_a_network_without_edges():
         (np.ones((4, 4)) - np.eye(4), "one of 5 agents, got one of 4"),
         (fb.Network.of("ring", 4), "one of 5 agents, got one of 4"),
         (object(), "expected a name such as 'ring'"),
+        (0.5 * (np.ones((5, 5)) - np.eye(5)), "matrix of 0 and 1, got 0.5 in it; a network has no weights"),
+        (np.ones((5, 5), dtype=int), "one from 0 to itself"),
     ],
 )
 def test_what_is_no_network_of_five_agents_is_refused_with_words(value, words):

@@ -87,6 +87,7 @@ def test_the_page_gives_advice_on_runs_that_are_too_short(text: str) -> None:
     assert "Fed-PECD: at T = 512 only 0% of the agents have one arm left" in header
 
 
+@pytest.mark.usefixtures("plain_plots")
 @pytest.mark.parametrize(
     ("name", "parameters"), [("no_such_module:Policy", {}), ("Not-Installed", {}), ("Fed-PECD", {"of_later": 1})]
 )
@@ -101,6 +102,7 @@ def test_a_result_of_policies_that_are_not_here_has_a_report_without_advice(
     assert fb.report(elsewhere, tmp_path / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_unfinished_trials_are_told(tmp_path: Path) -> None:
     part = fb.run(small(trials=5), executor="serial", only=[0, 3])
     page = fb.report(part, tmp_path / "part.html").read_text()
@@ -179,6 +181,7 @@ def test_ten_policies_take_less_than_a_megabyte(tmp_path: Path) -> None:
     assert "<details><summary>All pairs</summary>" in file.read_text()
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_the_command_writes_into_the_folder_and_prints_the_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +210,7 @@ def test_a_result_without_a_folder_needs_a_path(result: fb.Result) -> None:
         fb.report(result)
 
 
+@pytest.mark.usefixtures("plain_plots")
 def test_the_page_says_what_computed_the_runs(tmp_path: Path) -> None:
     fb.run(small(trials=2), tmp_path, "serial")
     (found,) = fb.Result.load(tmp_path).provenance

@@ -184,7 +184,8 @@ def test_no_honest_report_is_refused_however_noisy_the_contexts(policy: str, err
         "fedbandit/Synthetic-v0", num_agents=30, max_cycles=2000, error=error, context_std=context_std,
         observe=observe_for(made),
     )  # fmt: skip
-    assert [fault for seed in range(8) for fault in fb.play(env, made, seed=seed).faults] == []
+    seeds = 2 if policy == "DisLinUCB" else 8  # in one of its runs all agents report some 25 times
+    assert [fault for seed in range(seeds) for fault in fb.play(env, made, seed=seed).faults] == []
 
 
 def test_a_refused_report_is_a_fault_that_was_charged_and_the_server_never_saw() -> None:
@@ -257,7 +258,7 @@ class Mutating(Attackers):
         return fb.Message(report.kind, arrays, report.agents, report.present)
 
 
-@pytest.mark.parametrize("case", range(200))
+@pytest.mark.parametrize("case", [*range(54), *(pytest.param(case, marks=pytest.mark.slow) for case in range(54, 200))])
 def test_nothing_but_finite_numbers_leaves_a_server_whatever_is_reported(case: int) -> None:
     name = FEDERATED[case % len(FEDERATED)]
     aggregation = ("mean", "huber", "tukey")[case // len(FEDERATED) % 3]

@@ -28,6 +28,7 @@ ROOMS = (
     "problems",
     "envs",
     "rounds",
+    "shards",
     "experiments",
     "reports",
     "testing",

@@ -4,16 +4,14 @@ Both systems carry functions and results between their processes as pickles, so 
 A local cluster listens on the loopback interface alone.
 """
 
-import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from importlib import import_module
 from typing import Any, Self
 
 from fedbandit_envs.experiments.executors.known import Known, know, known_here
-from fedbandit_envs.experiments.executors.local import processors
-from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
+from fedbandit_envs.shards.ray_session import RaySession
+from fedbandit_envs.threads import processors
 from fedbandit_envs.validation import needs
 
 _HERE = "127.0.0.1"
@@ -28,43 +26,23 @@ class RayCluster:
     """
 
     def __init__(self, address: str = ""):
-        if not address or address.startswith(("127.", "localhost")):
-            _keep_ray_at_home()  # a Ray that was started in this way is found only in this way
-        needs("ray", extra="ray")
-        self._ray: Any = import_module("ray")
-        self._address = address
-        self._started = False
+        self._session = RaySession(address)
         self.workers = 1
 
     def __enter__(self) -> Self:
-        ray = self._ray
-        if not ray.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics of its use
-            quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-            if self._address:
-                ray.init(address=self._address, **quiet)
-            else:
-                ray.init(
-                    address="local",
-                    num_cpus=processors(),
-                    include_dashboard=False,
-                    runtime_env={"env_vars": ONE_THREAD_ENVIRONMENT},
-                    **quiet,
-                )
-            self._started = True
+        ray = self._session.__enter__().ray
         self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._task = ray.remote(_informed).options(max_retries=_RETRIES, num_cpus=1)
         return self
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand `fn(*args)` to a worker; Ray tries again when the worker dies."""
-        lost = (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError)
+        exceptions = self._session.ray.exceptions
+        lost = (exceptions.WorkerCrashedError, exceptions.NodeDiedError)
         return _translated(self._task.remote(known_here(), fn, *args).future(), lost)
 
     def __exit__(self, *_: object) -> None:
-        if self._started:
-            self._ray.shutdown()
-            self._started = False
+        self._session.__exit__()
 
 
 class DaskCluster:
@@ -104,23 +82,6 @@ class DaskCluster:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
-
-
-def _keep_ray_at_home() -> None:
-    """Make a Ray that starts here listen on the loopback interface alone.
-
-    Ray replaces 127.0.0.1 by an address that other machines can reach, unless this environment variable says that there
-    is no cluster of several machines. Ray reads the variable when it is imported.
-    """
-    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-    ray = sys.modules.get("ray")
-    if ray is None:
-        os.environ.setdefault(name, "0")
-    elif name not in os.environ and not ray.is_initialized():
-        raise ValueError(
-            f"executor: expected ray not to be imported before its local cluster starts, got an import without {name}; "
-            f"set {name}=0 before it, so that Ray listens on this machine alone, or start Ray yourself"
-        )
 
 
 def _informed(known: Known, fn: Callable[..., Any], *args: Any) -> Any:

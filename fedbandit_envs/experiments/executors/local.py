@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from fedbandit_envs.experiments.executors.known import Known, know, known_here
-from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
+from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT, processors
 from fedbandit_envs.validation import one_of, whole_number
 
 _END_WITH_PARENT = 1  # the number of PR_SET_PDEATHSIG
@@ -188,11 +188,6 @@ def _start_worker(known: Known) -> None:
     if sys.platform == "linux":  # in a long call of compiled code that thread does not run; the system ends it anyway
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     know(known)
-
-
-def processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ExecutorKind(NamedTuple):

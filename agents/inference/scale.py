@@ -1,0 +1,87 @@
+"""The scale of theta, learnt from the first rewards: what is believed of theta must not depend on the units of rewards.
+
+All beliefs start from theta_a ~ N(m, s^2 I). A prior that is ten times too wide costs next to nothing, one that is too
+narrow costs much: s is therefore at least as large as the most unusual arm suggests.
+"""
+
+import numpy as np
+
+from fedbandit_agents.phased.estimation import NOTHING, unit_vectors
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
+
+# The rounds in which centre, width and noise are fitted by turns.
+_SWEEPS = 8
+# A first value that is larger than this many medians of its arm counts as if it were that large: it may be false.
+_MOST_MEDIANS = 6.0
+# The least noise of the first values, in units of their scale.
+_LEAST_NOISE = 1e-4
+# The least width, in noise scales of one pull: rewards of 0 or 1 may all be 0 at first.
+_LEAST_WIDTH = 0.1
+
+
+def own_variance(pulls: IntArray, sums: FloatArray, squares: FloatArray, sigma: FloatArray) -> FloatArray:
+    """s^2 for agents who know their own rewards alone, (n, 1): that of the arm with the largest mean reward.
+
+    Args:
+        pulls: how often each arm was pulled, (n, K).
+        sums: the sums of the rewards, (n, K).
+        squares: E ||phi(a, c)||^2, (n, K).
+        sigma: the noise scale, (n, 1).
+
+    >>> one = np.ones((1, 1))
+    >>> own_variance(np.array([[1, 2]]), np.array([[3.0, -8.0]]), np.array([[1.0, 4.0]]), one)  # 3^2 / 1 and 4^2 / 4
+    array([[9.]])
+    """
+    means = sums / pulls.clip(min=1)
+    variance = (np.maximum(means**2, (_LEAST_WIDTH * sigma) ** 2) / squares).max(axis=1, keepdims=True)
+    return np.where(variance > 0, variance, 1.0)  # any scale will do where all rewards are 0, without noise
+
+
+def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tuple[FloatArray, float]:
+    """The centre m (d,) and the width s of theta_a ~ N(m, s^2 I), by empirical Bayes.
+
+    By turns each theta_a is estimated given m and s, then m and s given these, and the noise given the residuals, which
+    hold the bias of hidden contexts. s covers the most unusual arm, and what is not known about m.
+
+    Args:
+        estimates: first estimates theta_{a,i}, (M, K, d): each has the direction of psi.
+        weights: their precision in units of 1 / sigma^2, ||psi||^2 times the pulls, (M, K); 0 where there is none.
+        sigma: the noise scale that is assumed, the least that residuals are taken for.
+    """
+    e, present = unit_vectors(estimates), weights > 0
+    values = _tamed(np.einsum("nad,nad->na", e, estimates), present)
+    weights = np.minimum(weights, _MOST_MEDIANS * np.median(weights[present]))
+    total, d = weights.sum(axis=0), e.shape[2]
+    weight = float(total.sum() / np.count_nonzero(present))
+    squares = np.einsum("na,na->a", weights, values**2) / np.where(total > 0, total, 1)
+    largest = max(float(squares.max()), (_LEAST_WIDTH * sigma) ** 2 / weight)
+    if largest <= NOTHING:  # all rewards are 0, without noise: any width will do
+        return np.zeros(d), 1.0
+    A = np.einsum("na,nad,nae->ade", weights, e, e)
+    b = np.einsum("na,nad->ad", weights * values, e)
+    least = max(sigma**2 / weight, _LEAST_NOISE**2 * largest)  # of the variance of a value of average weight
+    width, noise, identity = largest, largest, np.eye(d)
+    for _ in range(_SWEEPS):
+        scaled = A / (noise * weight)
+        root = inverse_root(scaled + identity / width)
+        V = np.einsum("axd,axe->ade", root, root)  # of theta_a, given m and the rewards
+        shares = np.einsum("ade,aef->adf", scaled, V) / width  # (A^-1 + s^2 I)^-1: what arm a tells about m
+        centre_root = inverse_root(shares.sum(axis=0) + identity / largest)
+        spread = np.einsum("xd,xe->de", centre_root, centre_root)
+        told = np.einsum("ade,ae->ad", V, b / (noise * weight)) / width
+        centre = np.einsum("de,e->d", spread, told.sum(axis=0))
+        theta = np.einsum("ade,ae->ad", V, b / (noise * weight) + centre / width)
+        residuals = values - np.einsum("nad,ad->na", e, theta)
+        noise = max(least, float((weights * residuals**2).sum() / total.sum()))
+        unusual = np.einsum("ad,ad->a", theta - centre, theta - centre) + np.einsum("add->a", V)
+        width = float(unusual.max() / d)
+    return centre, float(np.sqrt(width + np.einsum("dd->", spread) / d))
+
+
+def _tamed(values: FloatArray, present: BoolArray) -> FloatArray:
+    """The values (M, K), none of them larger than some medians of its arm."""
+    most = np.full(values.shape[1], np.inf)
+    for arm in np.flatnonzero(present.any(axis=0)):
+        most[arm] = _MOST_MEDIANS * np.median(values[present[:, arm], arm])
+    return np.minimum(values, np.where(most > 0, most, np.inf))

@@ -1,0 +1,92 @@
+"""Gossip-UCB whose agents keep their rewards private: Private-Gossip-UCB (Zhu and others' Fed_UCB)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit_agents.privacy import laplace_noise, noisy_node, running_sum, tree_levels
+from fedbandit_baselines.gossip_ucb import GossipUCB, GossipUCBAgents
+from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.validation import checked, real_number
+
+
+def _budget(name: str, value: float) -> None:
+    """Refuse what is neither positive nor infinite."""
+    if value != math.inf:
+        real_number(name, value, above=0)
+
+
+@dataclass(frozen=True)
+class PrivateGossipUCB(GossipUCB):
+    """Gossip-UCB with noise, so that what an agent sends says little about any one of its rewards.
+
+    Nothing but noisy sums of an agent's rewards ever goes into its estimates. The sums come from a binary tree over
+    time, so a reward is part of few noisy numbers however long the run is, and all that an agent sends is
+    epsilon-differentially private. Rewards are clipped to [low, high], without which there is no privacy. The bonus
+    grows with the noise. Use it to see what privacy costs. Its constants are larger still than those of Gossip-UCB:
+    it needs about 10^6 steps, or a small `scale`. It sends as much as Gossip-UCB.
+    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Three things differ:
+    the first rewards are noisy too, else they would be sent as they are; so the bonus has ln(n + 1) for ln n, which is
+    0 after one pull; and epsilon is shared by the levels that the tree really has, where the paper takes log2 T.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, num_arms=4, max_cycles=100)
+    >>> history = fb.play(env, fb.make_policy("Private-Gossip-UCB", epsilon=2.0), seed=0, network="ring")
+    >>> history.ledger.scalars_peer  # K (2 |E| + 2) in all steps but the start and the last
+    4560
+    """
+
+    epsilon: float = checked(1.0, _budget)  #: the privacy budget of one reward; infinity: no noise
+    low: float = checked(0.0, real_number)  #: rewards below count as this
+    high: float = checked(1.0, real_number)  #: rewards above count as this
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise ValueError(f"high: expected a number above low = {self.low:g}, got {self.high:g}")
+
+    def agents(self, view: View) -> "PrivateGossipUCBAgents":
+        """Agents that gossip over one edge at a time, with noise."""
+        return PrivateGossipUCBAgents(self, view)
+
+
+class PrivateGossipUCBAgents(GossipUCBAgents):
+    """Agents of Private-Gossip-UCB. The newest node of each level is kept exact and noisy, and with its pulls."""
+
+    policy: PrivateGossipUCB
+
+    def __init__(self, policy: PrivateGossipUCB, view: View):
+        super().__init__(policy, view)
+        constants, shape = view.constants, view.psi.shape[:2]
+        levels = tree_levels(max(constants.horizon - constants.num_arms + 1, 1))
+        self.noise_scale = levels * (policy.high - policy.low) / policy.epsilon
+        self.exact: FloatArray = np.zeros((levels, *shape))
+        self.noisy: FloatArray = np.zeros((levels, *shape))
+        self.counted: FloatArray = np.zeros((levels, *shape))
+        self.samples: FloatArray = np.zeros(shape)  # X, from noisy sums
+
+    def sample_means(self) -> FloatArray:
+        """X (n, K), the means of the agent's own rewards with their noise; an arm keeps it until it is pulled."""
+        return self.samples
+
+    def take_in(self, pulls: IntArray, sums: FloatArray) -> None:
+        """Close the block of this step: its sum is noisy for the arms that were pulled in it, and 0 for others."""
+        release = self.steps - self.view.constants.num_arms + 1
+        self.pulls += pulls
+        clipped = np.clip(sums, self.policy.low * pulls, self.policy.high * pulls)
+        seen = noisy_node(self.counted, release, pulls.astype(np.float64), np.zeros(pulls.shape)) > 0
+        draws = self.view.randomness.draws(self.view.constants.horizon + release)  # the choices take smaller numbers
+        noise = np.where(seen, laplace_noise(draws, self.noise_scale, pulls.shape[1]), 0.0)
+        node = noisy_node(self.exact, release, clipped, noise)
+        total = running_sum(self.noisy, release, node)
+        self.samples = np.where(pulls > 0, total / np.maximum(self.pulls, 1), self.samples)
+
+    def radii(self, t: int) -> FloatArray:
+        """(n, K) what is added to the estimates at the t-th step after the start; the rewards' range is 1 there."""
+        constants, policy, log = self.view.constants, self.policy, math.log(t)
+        n = np.maximum(self.pulls, 1)
+        private = 128 * constants.num_agents * math.log(constants.horizon) ** 2 * log / policy.epsilon**2
+        square = 2 * constants.num_agents * log * (private * np.log1p(n) / n**2 + 1 / n)
+        return (policy.high - policy.low) * policy.scale * np.sqrt(square)

@@ -1,0 +1,60 @@
+"""What a shard was asked for since it was last saved: a new process that is asked the same becomes the same."""
+
+import struct
+import tempfile
+from collections.abc import Iterator
+
+from fedbandit_envs.shards.packing import Parts
+
+_SIZE = struct.Struct("<Q")
+
+
+class Journal:
+    """The requests to one shard since the last snapshot, in a temporary file without a name.
+
+    >>> journal = Journal()
+    >>> journal.add([b"plan", b"1"])
+    >>> journal.add([b"pull"])
+    >>> list(journal), len(journal)
+    ([[b'plan', b'1'], [b'pull']], 2)
+    >>> journal.clear()
+    >>> list(journal)
+    []
+    >>> journal.close()
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="fedbandit-shard-")  # noqa: SIM115 - it lives as long as the run
+        self._number = 0
+
+    def __len__(self) -> int:
+        return self._number
+
+    def add(self, request: Parts) -> None:
+        """Write a request at the end."""
+        self._file.seek(0, 2)
+        self._file.write(_SIZE.pack(len(request)))
+        for part in request:
+            self._file.write(_SIZE.pack(len(memoryview(part).cast("B"))))
+            self._file.write(part)
+        self._number += 1
+
+    def clear(self) -> None:
+        """Forget all requests, because a snapshot holds what came of them."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Parts]:
+        """The requests in their order; nothing may be added meanwhile."""
+        self._file.seek(0)
+        for _ in range(self._number):
+            yield [self._file.read(self._size()) for _ in range(self._size())]
+
+    def _size(self) -> int:
+        (size,) = _SIZE.unpack(self._file.read(_SIZE.size))
+        return int(size)
+
+    def close(self) -> None:
+        """Give the disk space back."""
+        self._file.close()

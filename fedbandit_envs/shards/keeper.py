@@ -1,0 +1,110 @@
+"""One shard as the driver sees it: it is asked, it answers, and it is made anew when its process has died."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedbandit_envs.protocol.messages import State
+from fedbandit_envs.shards.hosts import Host, HostKind, ShardLost
+from fedbandit_envs.shards.journal import Journal
+from fedbandit_envs.shards.packing import Parts, packed, unpacked
+
+_SAVED_EVERY = 1000  # requests after which a shard is saved, so that a new one has no more than that to catch up on
+_MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the run gives up
+
+
+@dataclass
+class Keeper:
+    """Keeps one shard alive.
+
+    Whatever a shard is asked for is noted. When its process has died, a new one starts from the task, takes over the
+    last snapshot, and is asked again for all that came after it. All of it is determined by the seed, so the new shard
+    is the old one bit for bit, and the driver and the other shards notice nothing.
+    """
+
+    kind: HostKind  #: where the shard lives
+    task: bytes  #: the pickle of its `ShardTask`
+    losses: int = 0  #: how often its process has died
+    _saved: State | None = None  # the state before the first request of the journal
+    _journal: Journal = field(default_factory=Journal)
+    _begun: Parts | None = None  # the request that made the agent side; a state can be restored only after it
+    _looking: Parts | None = None  # the last request, if it changes nothing and so is not in the journal
+    _host: Host | None = None
+
+    def begin(self, *arguments: Any) -> None:
+        """Ask the shard to make its agent side; `answer` gives what it says."""
+        self._begun, self._looking = packed(("begin", *arguments)), None
+        self._open().send(self._begun)
+
+    def ask(self, verb: str, *arguments: Any) -> None:
+        """Ask for something that changes the shard; `answer` must be called before the next request."""
+        if len(self._journal) >= _SAVED_EVERY and verb != "pull":  # a plan that waits for its pulls is in no snapshot
+            self.save()
+        request, self._looking = packed((verb, *arguments)), None
+        self._journal.add(request)
+        self._open().send(request)
+
+    def look(self, verb: str) -> None:
+        """Ask for something that changes nothing; `answer` gives it."""
+        self._looking = packed((verb,))
+        self._open().send(self._looking)
+
+    def save(self) -> State:
+        """The state of the shard, which is kept as the one to go on from."""
+        self.look("snapshot")
+        state: State = self.answer()
+        self._saved = state
+        self._journal.clear()
+        return state
+
+    def restore(self, state: State) -> None:
+        """Let the shard take over a state."""
+        self._saved, self._looking = state, None
+        self._journal.clear()
+        self._open().send(packed(("restore", state)))
+        self.answer()
+
+    def answer(self) -> Any:
+        """The answer to the last request; an error of the shard is raised here."""
+        deaths = 0
+        while True:
+            try:
+                found, error = unpacked(self._open().receive())
+                break
+            except ShardLost as lost:
+                self.losses += 1
+                deaths += 1
+                if deaths >= _MOST_LOSSES:
+                    raise ShardLost(
+                        f"shard: expected an answer, got none: it died {deaths} times in a row ({lost}); if the memory "
+                        "is too small, take more shards on more machines"
+                    ) from lost
+                self._catch_up()
+        if error is not None:
+            raise error
+        return found
+
+    def _open(self) -> Host:
+        if self._host is None:
+            self._host = self.kind.make(self.task)
+        return self._host
+
+    def _catch_up(self) -> None:
+        """Start the shard anew, and bring it to where the answer that is missing can be received."""
+        self._host = self.kind.make(self.task)
+        requests = [] if self._begun is None else [self._begun]
+        if self._saved is not None:
+            requests.append(packed(("restore", self._saved)))
+        requests += [*self._journal, *([] if self._looking is None else [self._looking])]
+        with suppress(ShardLost):  # the caller hears of it when it asks for the answer
+            for request in requests[:-1]:
+                self._host.send(request)
+                self._host.receive()
+            self._host.send(requests[-1])
+
+    def close(self) -> None:
+        """End the shard."""
+        self._journal.close()
+        if self._host is not None:
+            self._host.close()
+            self._host = None

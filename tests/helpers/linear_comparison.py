@@ -1,0 +1,102 @@
+"""Linear policies on streams whose contexts are known more or less well, paired by trial."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+import fedbandit_envs as fb
+
+POLICIES = ("Weighted-DisLinUCB", "DisLinUCB", "Lin-Hidden", "KK-UCB")
+SIGMA = 0.3
+
+
+class Compared(NamedTuple):
+    """A policy on a problem."""
+
+    regrets: np.ndarray  #: (trials,) regret per agent
+    scalars: float  #: numbers sent and received per agent
+
+    def mean(self):
+        return interval(self.regrets)
+
+    def against(self, other):
+        """The mean paired difference to another policy, and the half width of its interval of 95 %."""
+        return interval(self.regrets - other.regrets)
+
+
+def interval(values):
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return values.mean(), half
+
+
+def unequal(seed, T, M, K=10, d=3, low=0.05, high=1.0):
+    """Features as on Synthetic, but each agent has at each step its own spread, log-uniform from `low` to `high`."""
+    theta = np.zeros((K, d))
+    theta[:, 0] = 1
+
+    def shown(step):
+        rng = np.random.default_rng([seed, step])
+        psi = rng.uniform(-0.5, 0.5, (M, K, d))
+        spread = np.exp(rng.uniform(np.log(low), np.log(high), (M, 1)))
+        return fb.Gaussian(psi.reshape(M, -1), std=np.broadcast_to(spread, (M, K * d)).copy())
+
+    return fb.make(
+        "fedbandit/Linear-v0",
+        theta=theta,
+        contexts=shown,
+        feature_map=fb.Table(K, d),
+        context="streaming",
+        shared_theta=True,
+        theta_bound=1.0,
+        context_proxy=high**2,
+        noise_std=SIGMA,
+        ell=1e-3,
+        L=1.0,
+        max_cycles=T,
+    )
+
+
+def problems(T, M):
+    """Functions that make an environment for a trial, by the name of the problem."""
+    usual = {"num_agents": M, "max_cycles": T, "noise_std": SIGMA}
+    return {
+        "spreads from 0.05 to 1 by agent and step": lambda trial: unequal(trial, T, M),
+        "Synthetic, spread 0.2 throughout": lambda _: fb.make(
+            "fedbandit/Synthetic-v0", context="streaming", context_std=0.2, **usual
+        ),
+        "Forecast, Gaussian": lambda _: fb.make("fedbandit/Forecast-v0", **usual),
+        "Forecast, ensembles of 5": lambda _: fb.make("fedbandit/Forecast-v0", members=5, **usual),
+        "Forecast, skill 0.1": lambda _: fb.make("fedbandit/Forecast-v0", skill=0.1, **usual),
+    }
+
+
+def fixed(std, T, M):
+    """Synthetic with hidden contexts that stay the same."""
+    return lambda _: fb.make("fedbandit/Synthetic-v0", num_agents=M, max_cycles=T, context_std=std, noise_std=SIGMA)
+
+
+def row(name, found):
+    """A row of a table: regret of each policy, the difference of the others to the first, and the scalars sent."""
+    first = found[next(iter(found))]
+    cells = [name]
+    for policy, one in found.items():
+        mean, half = one.mean()
+        cell = f"{mean:.1f} ± {half:.1f}"
+        if one is not first:
+            difference, width = one.against(first)
+            cell += f" ({difference:+.1f} ± {width:.1f})"
+        cells.append(f"{policy} {cell}, {one.scalars:,.0f} scalars")
+    return " | ".join(cells)
+
+
+def compare(make, trials, policies=POLICIES, kind="distribution_regret"):
+    """All policies on one problem; they face the same instances and contexts."""
+    found = {}
+    for name in policies:
+        policy = fb.make_policy(name) if name == "Local-UCB" else fb.make_policy(name, sigma=SIGMA)
+        histories = [fb.play(make(trial), policy, seed=trial) for trial in range(trials)]
+        regrets = np.array([history.mean_regret(kind)[-1] for history in histories])
+        scalars = np.mean([history.ledger.scalars for history in histories]) / histories[0].constants.num_agents
+        found[name] = Compared(regrets, scalars)
+    return found

@@ -1,0 +1,57 @@
+"""Decisions don't depend on the units in which rewards are given: c times rewards and noise, the same pulls."""
+
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+from playable import home
+from units import in_units
+
+import fedbandit_envs as fb
+from fedbandit_envs.protocol.registry import policy_class
+
+NAMES = [
+    name
+    for name in sorted(point.name for point in entry_points(group="fedbandit.policies"))
+    if not policy_class(name).shares_arms
+]
+# These count in units of their own, as their references do: no parameter changes them.
+IN_UNITS_OF_THEIR_OWN = {
+    "Local-UCB": "its bonus sqrt(2 ln(1 + n ln^2 n) / t) is for noise of scale 1",
+    "KK-UCB": "the spread of a hidden context adds at most 4 to the variance of rewards within [-1, 1]",
+    "Multi-Round": "its intervals begin with length 1, the range of rewards within [0, 1]",
+}
+IN_UNITS = ("sigma", "theta_bound")  # parameters: the noise scale, and a bound on ||theta||
+LEARN_UNITS = ("Fed-CI", "Fed-CI-Elimination", "Exact-Thompson", "Federated-Thompson", "Local-Thompson")
+
+
+def in_units_of(policy, factor):
+    """The parameters of a policy that are in units of rewards, where they are numbers, times `factor`."""
+    given = {name: getattr(policy, name, None) for name in IN_UNITS}
+    return {name: factor * value for name, value in given.items() if value is not None}
+
+
+def pulls(name, factor):
+    _, problem, shown = home(name)
+    policy = fb.make_policy(name)
+    policy = fb.make_policy(name, **in_units_of(policy, factor))
+    env = fb.HiddenContextBandit(in_units(problem, factor), max_cycles=600, **shown)
+    return fb.play(env, policy, seed=3, network="ring").pulls
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in IN_UNITS_OF_THEIR_OWN])
+def test_rewards_in_other_units_give_the_same_pulls(name):
+    # Times a power of two every number keeps its digits.
+    unscaled = pulls(name, 1.0)
+    for factor in (2.0**-10, 8.0):
+        np.testing.assert_array_equal(pulls(name, factor), unscaled)
+
+
+@pytest.mark.parametrize("name", LEARN_UNITS)
+def test_policies_that_learn_the_scale_of_theta_don_t_hang_on_rounding_either(name):
+    np.testing.assert_array_equal(pulls(name, 3.0), pulls(name, 1.0))
+
+
+@pytest.mark.parametrize("name", IN_UNITS_OF_THEIR_OWN)
+def test_the_exceptions_are_exceptions(name):
+    assert not np.array_equal(pulls(name, 8.0), pulls(name, 1.0))
