@@ -127,12 +127,9 @@ def regrets() -> Figure:
 def networks() -> Figure:
     """A star with a server, a ring of neighbours, and agents that never talk."""
     figure, axes = empty(8, 2.2)
-    forms = (
-        (1.4, "a server: every message passes it"),
-        (4, "neighbours: here on a ring"),
-        (6.6, "nobody: each agent alone"),
-    )
-    for number, (middle, told) in enumerate(forms):
+    forms = "a server: every message passes it", "neighbours: here on a ring", "nobody: each agent alone"
+    for number, told in enumerate(forms):
+        middle = 1.4 + 2.6 * number
         angles = np.arange(6) * np.pi / 3
         x, y = middle + 0.95 * np.cos(angles), 1.25 + 0.75 * np.sin(angles)
         if number == 0:

@@ -34,7 +34,7 @@ gymnasium.make_vec("fedbandit_envs:fedbandit/Synthetic-Agent-v0", num_envs=100) 
 | wrapper | what it does |
 |---|---|
 | `fb.ExpectedFeatures` | shows psi, the expected features, in place of the distribution |
-| `fb.PullStatistics` | adds an agent's own pulls and mean rewards, without which a policy without memory can't learn a bandit |
+| `fb.PullStatistics` | adds an agent's own pulls and mean rewards, which a learner without memory needs |
 | `fb.RecordRegret` | puts the regret of the episode into the last info |
 
 A problem of your own is an environment too: see [your own data](../../how-to/own-data.md) and

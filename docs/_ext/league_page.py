@@ -1,4 +1,4 @@
-"""The page of the league, from the files that `fedbandit league` has written and that are kept in docs/results/league."""
+"""The page of the league, from the files in docs/results/league, which `fedbandit league` has written."""
 
 import csv
 import re
@@ -9,6 +9,7 @@ from markdown_text import table
 from policy_kinds import kinds
 
 Row = dict[str, str]
+STREAMS = "forecast", "stream", "revealed"  #: parts of the names of problems whose contexts change at each step
 
 
 def page(folder: Path) -> str:
@@ -21,30 +22,39 @@ def page(folder: Path) -> str:
         rows = list(csv.DictReader(file))
     found = re.search(r"^# .*?\n\n(.*?)\n\n", (folder / "league.md").read_text(), flags=re.DOTALL)
     assert found is not None
+    streams = [row for row in rows if any(part in row["problem"] for part in STREAMS)]
+    steady = [row for row in rows if row not in streams]
     return f"""# The league
 
 {found[1]}
 
-The files were made by `fedbandit league --out results/league`, which also writes a report. To make this page again, copy
-`league.md`, `league.csv` and `league.png` from there into `docs/results/league`.
+The files were made by `fedbandit league --out results/league`, which also writes a report. To make this page again,
+copy `league.md`, `league.csv` and `league.png` from there into `docs/results/league`.
 
 ```{{figure}} ../../results/league/league.png
 :alt: a panel for each problem, with a mark for each policy at its communication and its regret
 :class: wide
 
-Final regret per agent against the numbers that all agents sent and received, both on logarithmic axes. Good policies are
-below and on the left.
+Final regret per agent against the numbers that all agents sent and received, both on logarithmic axes. Good policies
+are below and on the left.
 ```
 
 ## Regret per agent at the end
 
-An empty cell: the policy can't play this problem, and `fb.why_not` says why. The smallest number of each problem, without
-the Oracle and the policies that were shown the contexts, is bold.
+An empty cell: the policy can't play this problem, and `fb.why_not` says why. The smallest number of each problem,
+without the Oracle and the policies that were shown the contexts, is bold.
 
-{pivot(rows, "regret", shortened)}
+Contexts that are fixed, or drawn anew at each pull:
+
+{pivot(steady, "regret", shortened)}
+Contexts that are new at each step, and in two problems revealed after it:
+
+{pivot(streams, "regret", shortened)}
 ## Numbers that crossed
 
-{pivot(rows, "scalars", counted)}
+{pivot(steady, "scalars", counted)}
+
+{pivot(streams, "scalars", counted)}
 Intervals, other kinds of regret, rounds and times are in `league.csv`.
 """
 
