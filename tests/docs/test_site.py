@@ -80,21 +80,25 @@ def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Links]) -> None
         assert re.findall(r"url\(['\"]?https?:|@import", style.read_text()) == [], style
 
 
-def test_questions_are_answered_within_three_clicks(pages: dict[Path, Links]) -> None:
-    answers = {
-        "concepts/model.html": "the number of steps of an episode",  # what is T here?
-        "how-to/own-data.html": "from_ratings",  # how do I use my own ratings?
-        "generated/policies/Fed-PECD.html": "scalars up",  # what does Fed-PECD send?
-        "how-to/choose-a-policy.html": "revealed",  # which policy for contexts that are revealed later?
-        "how-to/clusters.html": "SBATCH",  # how do I run it on SLURM?
-    }
-    reached = {SITE / "index.html"}
-    for _ in range(3):
+QUESTIONS = {
+    "what is T here?": ("concepts/model.html", "the number of steps of an episode"),
+    "how do I use my own ratings?": ("how-to/own-data.html", "from_ratings"),
+    "what does Fed-PECD send?": ("generated/policies/Fed-PECD.html", "scalars up"),
+    "which policy for contexts that are revealed later?": ("how-to/choose-a-policy.html", "KK-UCB-Observed"),
+    "how do I run it on SLURM?": ("how-to/clusters.html", "#SBATCH"),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_questions_are_answered_within_three_clicks(pages: dict[Path, Links], question: str) -> None:
+    page, words = QUESTIONS[question]
+    reached, clicks = {SITE / "index.html"}, 0
+    while SITE / page not in reached:
+        clicks += 1
+        assert clicks <= 3
         ends = {(file.parent / urlsplit(link).path).resolve() for file in reached for link in pages[file].followed}
         reached |= ends & set(pages)
-    for page, words in answers.items():
-        assert SITE / page in reached
-        assert words in (SITE / page).read_text()
+    assert words in re.sub("<[^>]+>", "", (SITE / page).read_text())  # code is coloured, a tag for each word
 
 
 @pytest.fixture(scope="module")
