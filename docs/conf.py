@@ -52,7 +52,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "generated/gallery",
-    "image_scrapers": ("matplotlib", "own_figures.own_figures"),
+    "image_scrapers": ("own_figures.own_figures",),
     "filename_pattern": r"plot_",
     "download_all_examples": False,
     "show_memory": False,

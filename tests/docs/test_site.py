@@ -55,8 +55,12 @@ def test_every_example_shows_a_figure_that_is_not_empty(pages: dict[Path, Links]
     page = SITE / "generated" / "gallery" / f"{example}.html"
     figures = [link for link in pages[page].loaded if f"sphx_glr_{example}_0" in link]
     assert figures
-    for figure in figures:
-        assert np.ptp(image.imread(page.parent / figure)) > 0.5  # light paper and dark ink
+    pictures = [image.imread(page.parent / figure) for figure in figures]
+    for picture in pictures:
+        assert np.ptp(picture) > 0.5  # light paper and dark ink
+    assert len({picture.tobytes() for picture in pictures}) == len(pictures)  # none is shown twice
+    for told in re.findall(r'<img alt="([^"]*)"[^>]*sphx_glr_', page.read_text()):
+        assert len(told.split()) >= 3, "the first sentence of an example is the alternative text of its figures"
 
 
 def test_internal_links_lead_somewhere(pages: dict[Path, Links]) -> None:
