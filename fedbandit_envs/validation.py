@@ -192,6 +192,15 @@ def nearest(name: Any, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
+def visible(text: str) -> str:
+    """A text in which escapes, lone surrogates and all else that can't be printed are written out.
+
+    >>> visible("\x1b[31mred")
+    '\\\\x1b[31mred'
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
 def needs(package: str, extra: str, instead: str = "") -> None:
     """Refuse to go on without a package that an extra of this library brings.
 

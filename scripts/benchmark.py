@@ -7,6 +7,7 @@ Prints goal, measured and a mark for each row, writes them as JSON, and exits wi
     scripts/benchmark.py                 # everything, some minutes
     scripts/benchmark.py --quick         # within a minute, smaller sizes
     scripts/benchmark.py run design      # some subjects only
+    scripts/benchmark.py scale           # up to a million agents, in one process and over shards
 """
 
 import os
@@ -20,7 +21,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, peers, profile, runs, scaling, stepping
+from benchmarks import inference, instructions, peers, profile, runs, scale, scaling, stepping
 from benchmarks.measure import Row, show
 
 SUBJECTS = (
@@ -36,18 +37,26 @@ SUBJECTS = (
     "peers",
     "imports",
     "reproduce",
+    "instructions",
 )
+LONG = ("scale", "millions")  # minutes and gigabytes: only when it is asked for
 
 
 def main(arguments: list[str] | None = None) -> int:
+    known = ", ".join((*SUBJECTS, *LONG))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"among {', '.join(SUBJECTS)}; default: all")
+    parser.add_argument(
+        "subjects",
+        nargs="*",
+        metavar="SUBJECT",
+        help=f"among {known}; default: all but the last two",
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
     parser.add_argument("--out", type=Path, default=Path("results/benchmark"), help="folder for JSON and picture")
     options = parser.parse_args(arguments)
-    unknown = set(options.subjects) - set(SUBJECTS)
+    unknown = set(options.subjects) - {*SUBJECTS, *LONG}
     if unknown:
-        parser.error(f"expected subjects among {', '.join(SUBJECTS)}, got {', '.join(sorted(unknown))}")
+        parser.error(f"expected subjects among {known}, got {', '.join(sorted(unknown))}")
     chosen = options.subjects or SUBJECTS
 
     simple = {
@@ -61,8 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
         "peers": peers.peers,
         "imports": scaling.imports,
         "reproduce": runs.evaluation,
+        "instructions": instructions.instructions,
+        "millions": scale.millions,
     }
-    grown = {"agents": scaling.agents, "horizon": scaling.horizon}
+    grown = {"agents": scaling.agents, "horizon": scaling.horizon, "scale": scale.scale}
     rows: list[Row] = []
     points = {}
     for subject in chosen:
@@ -77,7 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
     machine = {"python": platform.python_version(), "machine": platform.machine(), "processors": os.cpu_count()}
     report = {"machine": machine, "quick": options.quick, "rows": [row._asdict() for row in rows]}
     (options.out / "benchmark.json").write_text(json.dumps(report, indent=1) + "\n")
-    if len(points) == len(grown):
+    if "scale" in points:
+        scale.picture(points["scale"], options.out / "scale.png")
+    if {"agents", "horizon"} <= set(points):
         scaling.picture(points["agents"], points["horizon"], options.out / "scaling.png")
     missed = [row.what for row in rows if row.ok is False]
     goals = f"{len(missed)} goal{'s' * (len(missed) != 1)} missed"

@@ -4,14 +4,17 @@ An agent knows two things before it sees any reward: the server's estimate, thet
 its context. Together they are its prior belief about its mean rewards. The agent's own reports are part of the server's
 estimate. They are taken out first, or the agent's rewards would count twice.
 
-Any context distribution will do. One with finite support gives a mixture, which is exact. For all others the bias is
-taken for Gaussian, with the covariance that the distribution says.
+Any context distribution will do. One with finite support gives a mixture, which is exact. Where features are not
+linear in the context a mixture over many points stands for the distribution. For all others the bias is taken for
+Gaussian, with the covariance that the distribution says.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.inference.cloud import cloud, needs_cloud
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
@@ -83,6 +86,12 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
         mean, variance = others.predict(feature_map(support))
         with np.errstate(divide="ignore"):
             return Belief(np.log(weights), mean, variance, np.zeros((*mean.shape, 0)))
+    if needs_cloud(view):
+        points, left = cloud(view)
+        mean, variance = others.predict(feature_map(points))
+        around = left * bias_variances(view, others.theta, others.V)
+        log_weights = np.full(mean.shape[:2], -math.log(mean.shape[1]))
+        return Belief(log_weights, mean, variance + around[:, None], np.zeros((*mean.shape, 0)))
     average = average_belief(view, others)
     factors, own = distribution.reward_factors(feature_map, others.theta)
     # E <theta_a, phi - psi>^2 has a part from V, which grows when the own share is taken out.

@@ -51,7 +51,7 @@ _LEAST_SIGMA = 1e-4
 
 @dataclass(frozen=True)
 class ContextInference(Policy):
-    """Federated context inference: the parameters that Fed-CI, Fed-CI-Elimination and the Thompson baselines share.
+    """Federated context inference: the parameters that Fed-CI and the Thompson baselines share.
 
     Each round comes `growth` times later than the one before; in between, agents make `batches` plans and learn on
     their own. The noise scale is estimated by default: this costs next to nothing when `sigma` is right, and a wrong

@@ -21,7 +21,7 @@ class FedCI(ContextInference):
     server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
     model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
     estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
-    this library; see `ContextInference` for the parameters that it shares with Fed-CI-Elimination.
+    this library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -95,18 +95,6 @@ class Belief:
         unexplained = 1 / (1 + precision * self.variance)
         return residual, unexplained, precision * unexplained  # 1 / (variance + noise / pulls)
 
-    def most_above(self, arm: IntArray, width: float, ignored: float) -> FloatArray:
-        """The upper ends of r_a - r_arm, (n, K): they hold in every component that is not ignored.
-
-        Args:
-            arm: one arm for each agent, (n,).
-            width: how many standard deviations the end lies above the mean of a component.
-            ignored: components that are not heavier than this don't count.
-        """
-        mean, variance = self._differences(arm)
-        likely = (self.weights > ignored)[..., None]
-        return np.where(likely, mean + width * np.sqrt(variance), -np.inf).max(axis=1)
-
     def against(self, arm: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The mean of r_a - r_arm, its variance, and the mean of its positive part, (n, K) each, for `arm` (n,)."""
         weights, (mean, variance) = self.weights, self._differences(arm)

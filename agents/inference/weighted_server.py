@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 # The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_WEIGHTS = 10.0
+# The fit that judges reports first takes no weight and no value for larger than this many medians of its arm.
+_MOST_MEDIANS = 4.0
+# A report that is off by more than this many standard deviations loses weight, with the square of the excess.
+_TRUSTED = 3.0
+# How often all reports are weighted anew by how far they are from the fit before.
+_JUDGEMENTS = 2
+_MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
+# No agent's residuals count for more than this many times the median of all agents.
+_MOST_RESIDUALS = 20.0
 
 
 class WeightedServer(ServerSide):
@@ -53,33 +62,80 @@ class WeightedServer(ServerSide):
         self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
         self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
         e, upper = unit_vectors(self.estimates), np.triu_indices(self.constants.dim)
-        theta, V = self._fit(e, self.weights)
-        theta, V = self._fit(e, self.weights / self._scatter(e, theta, V))
+        weights, values, theta, V = self._judged(e)
+        theta, V = self._fit(e, weights / self._scatter(e, weights, values, theta, V), values)
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]
-            squares, freedom = self.residuals.sum(axis=0)[:, None]
+            squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
             arrays["sigma"] = self.policy.corrected_sigma(self.constants, squares, freedom)
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
-    def _fit(self, e: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The estimates theta (K, d) and V (K, d, d), from directions e (M, K, d) and weights (M, K)."""
-        root = inverse_root(np.einsum("na,nad,nae->ade", weights, e, e) + np.eye(e.shape[2]) / self.width**2)
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Reports with negative weights or degrees of freedom."""
+        found = super().refuses(up)
+        assert up.agents is not None
+        negative = (up["weight"] < 0).any(axis=1)
+        if "residuals" in up.arrays:
+            negative |= up["residuals"][:, 1] < 0
+        return dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
+
+    def _judged(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """The weights of the reports (M, K), less for those far off, their values, and theta and V with these.
+
+        A report of weight w that is off by r counts for at most `_TRUSTED`^2 / r^2, however large w is, times the
+        typical scatter of its arm.
+        """
+        present = self.weights > 0
+        weights = np.minimum(self.weights, _MOST_MEDIANS * _medians(self.weights, present))
+        values = np.einsum("nad,nad->na", self.estimates, e)
+        most = _MOST_MEDIANS * _medians(np.abs(values), present)
+        theta, V = self._fit(e, weights, np.clip(values, -most, most))
+        for _ in range(_JUDGEMENTS):
+            squares = self.weights * (values - np.einsum("nad,ad->na", e, theta)) ** 2
+            typical = (_medians(squares, present) / _MEDIAN_OF_CHI_SQUARE).clip(min=1)
+            weights = self.weights / (squares / (_TRUSTED**2 * typical)).clip(min=1)
+            theta, V = self._fit(e, weights, values)
+        return weights, values, theta, V
+
+    def _fit(self, e: FloatArray, weights: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The estimates theta (K, d) and V (K, d, d) from values along e (M, K, d) and their weights, (M, K) each."""
+        weighted = weights[..., None] * e
+        root = inverse_root(np.einsum("nad,nae->ade", weighted, e) + np.eye(e.shape[2]) / self.width**2)
         V = np.einsum("axd,axe->ade", root, root)
-        sums = np.einsum("na,nad->ad", weights, self.estimates) + self.centre / self.width**2
+        sums = np.einsum("nad,na->ad", weighted, values) + self.centre / self.width**2
         return np.einsum("ade,ae->ad", V, sums), V
 
-    def _scatter(self, e: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
+    def _scatter(
+        self, e: FloatArray, weights: FloatArray, values: FloatArray, theta: FloatArray, V: FloatArray
+    ) -> FloatArray:
         """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K,).
 
         Agents don't know the scatter. They take their own share out as w e^T V e, which must not reach 1: the scatter
         is bounded so that it does not.
         """
-        residuals = np.einsum("nad,nad->na", self.estimates - theta, e)
-        shares = self.weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)
-        squares = np.einsum("na,na->a", self.weights, residuals**2)
-        freedom = ((self.weights > 0) - shares).sum(axis=0)
+        residuals = values - np.einsum("nad,ad->na", e, theta)
+        shares = weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)
+        squares = np.einsum("na,na->a", weights, residuals**2)
+        freedom = ((weights > 0) - shares).sum(axis=0)
         scatter = (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS)
         largest: FloatArray = 0.99 / shares.max(axis=0).clip(min=0.01)
         return np.minimum(scatter, largest.clip(min=1))
+
+
+def _medians(values: FloatArray, present: BoolArray) -> FloatArray:
+    """The lower median of what is present in each column, (K,); infinity where nothing is."""
+    order = np.sort(np.where(present, values, np.inf), axis=0)
+    middle = (np.count_nonzero(present, axis=0) - 1).clip(min=0) // 2
+    return order[middle, np.arange(values.shape[1])]
+
+
+def _bounded(residuals: FloatArray) -> FloatArray:
+    """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
+    squares, freedom = residuals.T
+    present = freedom > 0
+    share = squares / freedom.clip(min=1)
+    freedom = np.minimum(freedom, _MOST_RESIDUALS * _medians(freedom[:, None], present[:, None])[0])
+    most = _MOST_RESIDUALS * _medians(np.abs(share)[:, None], present[:, None])[0]
+    return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

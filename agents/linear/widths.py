@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray
 
 
 def hidden_scale(sigma: float, context_proxy: float = 4.0) -> float:
@@ -30,35 +30,26 @@ def hidden_scale(sigma: float, context_proxy: float = 4.0) -> float:
 
 
 def ellipsoid_width(
-    growth: FloatArray, *, scale: float, delta: float, regularisation: float, theta_bound: float, stacked: bool = False
+    growth: FloatArray, *, scale: float, delta: float, regularisation: float, theta_bound: float
 ) -> FloatArray:
-    """The width of the confidence ellipsoids of Abbasi-Yadkori, Pal and Szepesvari (2011).
+    """The width of the confidence ellipsoids of Abbasi-Yadkori, Pal and Szepesvari (2011), (n, B).
 
-    It is R sqrt(2 ln(1 / delta) + ln det V - ln det V_0) + sqrt(lambda) S. With a theta for each arm there are two
-    valid forms: an ellipsoid for each arm, by its own determinant and with delta / K in place of delta; or one for all
-    stacked thetas, by the sum of the logarithms, with delta itself and sqrt(K) S in place of S. The first is tighter.
-    With a common theta they are the same.
+    It is R sqrt(2 ln(B / delta) + ln det V - ln det V_0) + sqrt(lambda) S: each of B blocks has an ellipsoid of its
+    own, by its own determinant, which fails with probability delta / B. One ellipsoid for all stacked thetas would be
+    wider: it takes the sum of the logarithms, and sqrt(B) S.
 
     Args:
         growth: (n, B) ln det V - ln det V_0 of each block.
         scale: R, the sub-Gaussian scale of a reward about its mean; see `hidden_scale`.
-        delta: the probability that a bound may fail.
+        delta: the probability that some bound may fail.
         regularisation: lambda.
         theta_bound: S, an upper bound on the norm of each theta.
-        stacked: whether one ellipsoid is taken for all blocks.
-
-    Returns:
-        (n, B), or (n, 1) if stacked.
 
     >>> ellipsoid_width(np.zeros((1, 1)), scale=1.0, delta=0.1, regularisation=1.0, theta_bound=1.0).round(5)
     array([[3.14597]])
     """
-    blocks = growth.shape[1]
-    if stacked:
-        growth, bound, failure = growth.sum(axis=1, keepdims=True), math.sqrt(blocks) * theta_bound, delta
-    else:
-        bound, failure = theta_bound, delta / blocks
-    return scale * np.sqrt(growth - 2 * math.log(failure)) + math.sqrt(regularisation) * bound
+    failure = delta / growth.shape[1]
+    return scale * np.sqrt(growth - 2 * math.log(failure)) + math.sqrt(regularisation) * theta_bound
 
 
 def fed_lin_ucb_width(
@@ -97,29 +88,6 @@ def fed_lin_ucb_width(
     total = 1 + num_agents * horizon * feature_bound**2 / (min(alpha, 1.0) * regularisation)
     staleness = math.sqrt(1 + num_agents * alpha) + num_agents * math.sqrt(2 * alpha)
     return radius + staleness * (scale * math.sqrt(dim * math.log(total / delta)) + radius)
-
-
-def async_lin_ucb_width(
-    observations: IntArray, *, dim: int, scale: float, delta: float, regularisation: float
-) -> FloatArray:
-    """The width of Async-LinUCB, as in the code of Li and Wang (2022).
-
-    sigma sqrt(d ln(1 + n / (d lambda)) + 2 ln(1 / delta)) + sqrt(lambda), for features and a theta of norm 1. Their
-    paper has ln det V - ln det V_0 in place of the first term, which is `ellipsoid_width`; that is recalled.
-
-    Args:
-        observations: how many observations are in what each agent knows, others' too.
-        dim: the length of a regressor.
-        scale: sigma, the sub-Gaussian scale of a reward about its mean.
-        delta: the probability that a bound may fail.
-        regularisation: lambda.
-
-    >>> width = async_lin_ucb_width(np.array([0, 3]), dim=1, scale=1.0, delta=0.1, regularisation=1.0)
-    >>> width.round(5)  # sqrt(2 ln 10) + 1 and sqrt(ln 4 + 2 ln 10) + 1
-    array([3.14597, 3.44775])
-    """
-    growth = dim * np.log1p(observations / (dim * regularisation))
-    return scale * np.sqrt(growth - 2 * math.log(delta)) + math.sqrt(regularisation)
 
 
 def private_width(

@@ -190,8 +190,9 @@ class PhasedAgents(AgentSide):
         speakers = np.count_nonzero(speaking)
         if not speakers:
             return None
-        means = feedback.explored_sums / np.maximum(feedback.explored, 1)
-        theta = self.policy.arithmetic.local_estimate(means, self.view.psi, self.squared_norms)
+        theta = self.policy.arithmetic.local_estimate(
+            feedback.explored_sums / np.maximum(feedback.explored, 1), self.view.psi, self.squared_norms
+        )
         message = Message("estimates", {"theta": theta} | self.extras(), self.view.agents, {"theta": explored})
         return message if speakers == len(speaking) else message.rows(speaking)
 

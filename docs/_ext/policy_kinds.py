@@ -102,9 +102,9 @@ class Home:
     arguments: dict[str, Any]  #: its arguments
     kinds: tuple[str, ...] = ()  #: the kinds of policies that try this one first; no other kind tries it
 
-    def env(self, policy: fb.Policy) -> Any:
+    def env(self, policy: fb.Policy, steps: int = STEPS) -> Any:
         """The environment, which shows what the policy must see."""
-        return fb.make(self.environment, **self.arguments, max_cycles=STEPS, observe=observe_for(policy))
+        return fb.make(self.environment, **self.arguments, max_cycles=steps, observe=observe_for(policy))
 
 
 def same_arms() -> dict[str, Any]:

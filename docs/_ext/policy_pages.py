@@ -51,9 +51,10 @@ def shown(name: str, scales: dict[str, dict[str, fb.History]]) -> Shown:
 
 
 def play(name: str, one: Home) -> fb.History:
-    """One run with its messages."""
+    """One run with its messages; those between peers can be too many to keep."""
     policy = fb.make_policy(name)
-    return fb.play(one.env(policy), policy, seed=0, record=True, network=network_of(policy))
+    network = network_of(policy)
+    return fb.play(one.env(policy), policy, seed=0, record=network is None, network=network)
 
 
 def index(told: dict[str, Explanation]) -> str:
@@ -143,9 +144,10 @@ def sends(run: Shown) -> str:
         return "Nothing. Its agents never communicate, and its ledger shows zeros.\n"
     rows: dict[tuple[str, str, str], int] = {}
     peers = partner_of(type(history.policy)) == "peers"
+    if peers:
+        rows["to each neighbour", *form_between_peers(run)] = ledger.rounds
     for exchange in history.exchanges or ():
-        both = (("to the server", exchange.up), ("to the agents", exchange.down))
-        for direction, message in (("to each neighbour", exchange.up),) if peers else both:
+        for direction, message in (("to the server", exchange.up), ("to the agents", exchange.down)):
             if message is not None:
                 key = (direction, message.kind, arrays_of(message))
                 rows[key] = rows.get(key, 0) + 1
@@ -164,9 +166,17 @@ In all {ledger.rounds} rounds, {crossed}. Every scalar is counted by
 """
 
 
-def arrays_of(message: fb.Message) -> str:
-    """The arrays of a message with their shapes, for one agent where a message belongs to agents."""
-    rows = 0 if message.agents is None else 1
+def form_between_peers(run: Shown) -> tuple[str, str]:
+    """The kind and the arrays of what neighbours send each other, from the last message of a short run."""
+    policy = run.history.policy
+    short = fb.play(run.home.env(policy, steps=100), policy, seed=0, record=True, network=network_of(policy))
+    message = [exchange.down for exchange in short.exchanges or () if exchange.down is not None][-1]
+    return message.kind, arrays_of(message, rows=2)  # what arrives has an axis for the receiver and one for the sender
+
+
+def arrays_of(message: fb.Message, rows: int = 1) -> str:
+    """The arrays of a message with their shapes, without the first axes where a message belongs to agents."""
+    rows = 0 if message.agents is None else rows
     shapes = {name: array.shape[rows:] for name, array in message.arrays.items()}
     return ", ".join(f"`{name}` {shape or 'one number'}" for name, shape in shapes.items()) or "none: a mere call"
 

@@ -47,12 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the tables of a run, or of all values of a sweep."""
     from fedbandit_envs.experiments.tables import TABLES, WITH_STEPS
-    from fedbandit_envs.validation import one_of
+    from fedbandit_envs.validation import one_of, visible
 
     parameters, results = _load(options.folder)
     for point, result in results.items():
         for note in result.notes:
-            print(f"{_title(parameters, point)}: {note}" if parameters else note, file=sys.stderr)
+            print(visible(f"{_title(parameters, point)}: {note}" if parameters else note), file=sys.stderr)
     if options.format == "text" and options.table is None and options.columns is None:
         _show_all(parameters, results, options)
         return 0

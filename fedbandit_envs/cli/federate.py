@@ -18,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agents", type=int, metavar="M", help="default: the environment's")
     parser.add_argument("--clients", type=int, metavar="N", help="default: one for each agent")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an environment's argument")
+    parser.add_argument(
+        "--network", metavar="GRAPH", help="who can talk to whom, for policies that talk to peers, such as ring"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
     parser.add_argument(
         "--quorum",
@@ -46,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     if options.agents is not None:
         arguments["num_agents"] = options.agents
     spec = policy_of(options.policy)
-    settings = Settings.simulated(spec.name, spec.parameters, id_of(options.env), arguments, options.seed)
+    problem = id_of(options.env), arguments, options.seed
+    settings = Settings.simulated(spec.name, spec.parameters, *problem, network=options.network)
     constants = settings.constants
     clients = constants.num_agents if options.clients is None else options.clients
     start = time.monotonic()
@@ -72,8 +76,9 @@ def run(options: argparse.Namespace) -> int:
         on_progress=show,
     )
     ledger = history.ledger
+    between = f", {ledger.bytes_peer} between peers" if ledger.bytes_peer else ""
     print(
         f"regret per agent {history.mean_regret()[-1]:.4g}, worst {history.worst_regret()[-1]:.4g}; {ledger.rounds} "
-        f"rounds, {ledger.bytes_up} bytes up, {ledger.bytes_down} down; {len(history.faults)} reports lost"
+        f"rounds, {ledger.bytes_up} bytes up, {ledger.bytes_down} down{between}; {len(history.faults)} reports lost"
     )
     return 0

@@ -79,11 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def tell_error(error: Exception) -> int:
     """Write an error to stderr, in one line unless trials failed; returns the exit code."""
     from fedbandit_envs.experiments.failures import FailedTrials
+    from fedbandit_envs.validation import visible
 
     text = str(error)
     if isinstance(error, FailedTrials):
         lines = text.splitlines()
-        text = "\n".join(lines[: 2 * _SHOWN_FAILURES])
+        text = "\n".join(map(visible, lines[: 2 * _SHOWN_FAILURES]))
         if len(lines) > 2 * _SHOWN_FAILURES:
             text += f"\nand {len(lines) // 2 - _SHOWN_FAILURES} more trials"
         print(text, file=sys.stderr)
@@ -92,7 +93,7 @@ def tell_error(error: Exception) -> int:
         text = f"not enough memory for these settings. {text}"
     expected = isinstance(error, (ValueError, RuntimeError, OSError, ImportError, MemoryError))
     name = "" if expected else f"{type(error).__name__}, a fault of this program (--debug shows where): "
-    print(f"fedbandit: error: {name}{' '.join(text.split())}", file=sys.stderr)
+    print(f"fedbandit: error: {name}{visible(' '.join(text.split()))}", file=sys.stderr)
     return 2 if isinstance(error, ValueError) else 1
 
 

@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.experiments.log import JsonLines
     from fedbandit_envs.experiments.reservations import Reservations
     from fedbandit_envs.experiments.running import run as run_experiment
+    from fedbandit_envs.validation import visible
 
     experiment = experiment_of(options)
     if options.dry_run:
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         lines.append("nothing was kept; --out FOLDER keeps the results")
     show_summary(result.table())
-    print("", *lines, sep="\n")
+    print("", *map(visible, lines), sep="\n")
     return 0
 
 

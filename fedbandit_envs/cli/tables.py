@@ -5,6 +5,7 @@ from textwrap import fill
 
 from fedbandit_envs.experiments.tables import note
 from fedbandit_envs.experiments.text import Columns, selected, table_cells
+from fedbandit_envs.validation import visible
 
 _NOTE_WIDTH = 100
 
@@ -49,12 +50,7 @@ def show_note(text: str) -> None:
 
 def show(columns: Columns) -> None:
     """Print all columns of a table; a line break inside a cell is shown as \\n."""
-    rows = [[_in_one_line(cell) for cell in row] for row in table_cells(columns)]
+    rows = [[visible(cell) for cell in row] for row in table_cells(columns)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _in_one_line(cell: str) -> str:
-    """The cell with line breaks and other unprintable characters as escapes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cell)

@@ -1,5 +1,7 @@
 """An episode of one instance in arrays, the core of every environment: stepped by arrays or by whole plans."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
@@ -9,6 +11,7 @@ from fedbandit_envs.envs.step_noise import StepNoise, UpcomingSteps
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.problems.segments import Segment, Segments, summed_regrets
+from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, Plan
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.seeding import Randomness, Stream
@@ -75,6 +78,25 @@ class Episode:
         """The distribution that agents are shown now, and its expected features (n, K, d); see `BanditInstance`."""
         segment = self.segment
         return self.lasting.observed(observe) if segment is None else segment.observed(observe)
+
+    def view(self, view: View, observe: str) -> View:
+        """What the agents are shown now, given any other view of the same agents.
+
+        Args:
+            view: the other view; where contexts never change, it is returned as it is.
+            observe: what they observe: "distribution", "context" or "truth".
+        """
+        return view if self.segments is None else self.view_at(self.steps, view, observe)
+
+    def view_at(self, step: int, view: View, observe: str) -> View:
+        """The view of step `step`, where contexts change, given any other view of the same agents."""
+        assert self.segments is not None
+        number = self.segments.place(step)
+        segment = self.segments.at(number)
+        distribution, psi = segment.observed(observe)
+        truth = None if view.truth is None else segment.compared_means
+        valid = self.segments.valid(number * self.segments.length)
+        return replace(view, distribution=distribution, psi=psi, truth=truth, valid=valid)
 
     @property
     def valid(self) -> int | None:

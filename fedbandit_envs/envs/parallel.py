@@ -1,6 +1,7 @@
 """The multi-agent environment of PettingZoo: a thin shell over an episode in arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -63,12 +64,19 @@ class HiddenContextBandit(PlannedBandit, ParallelEnv[str, Observation, int]):
         self.agents: list[str] = []
         self._observation_spaces: dict[str, spaces.Dict] = {}
         self._action_spaces: dict[str, spaces.Discrete] = {}
-        # A step copies its dicts from this one, and reads all actions by one call: both are faster than one by one.
-        self._going = dict.fromkeys(self.possible_agents, False)
-        self._of_all = itemgetter(*self.possible_agents)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.problem!r}, max_cycles={self.max_cycles}, observe={self.observe!r})"
+
+    # A step copies its dicts from the first of these, and reads all actions by one call of the second: both are faster
+    # than one by one. Whole plans do without them.
+    @cached_property
+    def _going(self) -> dict[str, bool]:
+        return dict.fromkeys(self.possible_agents, False)
+
+    @cached_property
+    def _of_all(self) -> Callable[[Mapping[str, int]], Any]:
+        return itemgetter(*self.possible_agents)
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """The space of what agent `agent` is shown: the arrays of its mu_i by name."""

@@ -49,20 +49,11 @@ class PlannedBandit(EpisodicBandit):
             if episode.segments is not None:
                 view = replace(view, constants=episode.segments.constants(view.constants))
             self._views[observe] = view
-        view = self._views[observe]
-        return view if episode.segments is None else self.view_at(episode.steps, view)
+        return episode.view(self._views[observe], self.observe)
 
     def view_at(self, step: int, view: View) -> View:
         """The view of step `step`, where contexts change, given any other view of the same agents."""
-        segments = self.episode.segments
-        assert segments is not None
-        number = segments.place(step)
-        segment = segments.at(number)
-        distribution, psi = segment.observed(self.observe)
-        truth = None if view.truth is None else segment.compared_means
-        return replace(
-            view, distribution=distribution, psi=psi, truth=truth, valid=segments.valid(number * segments.length)
-        )
+        return self.episode.view_at(step, view, self.observe)
 
     def pull(self, plan: Plan) -> Feedback:
         """Carry out a whole plan at once: the same in distribution as stepping, and much faster if it is long.

@@ -1,17 +1,19 @@
 """The file `experiment.toml` of a folder of results: its problem, and the policies, trials and seeds it has got."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
-from fedbandit_envs.experiments.identity import RESULT_FORMAT
+from fedbandit_envs.experiments.identity import RESULT_FORMAT, digest_of
 from fedbandit_envs.experiments.settings import ExperimentError, read_table
 
 EXPERIMENT_FILE = "experiment.toml"
 RUNS = "runs"  # the folder with a folder for each run
 _MOST_NAMED = 3  # settings that a refusal names
+_CHECKSUM = "checksum"  # the key of the hash of all else in the file
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,18 @@ class Description:
     @classmethod
     def read(cls, file: Path) -> "Description":
         """The description in a file; `ExperimentError` if it is none."""
-        table = read_table(file)
+        table = dict(read_table(file))
         if table.get("format") != RESULT_FORMAT:
             got = f"format {table['format']!r}" if "format" in table else "no format"
             raise ExperimentError(f"{file}: expected results of format {RESULT_FORMAT}, got {got}")
         runs = table.get("runs", {})
         if not isinstance(runs, dict) or not all(isinstance(names, dict) for names in runs.values()):
             raise ExperimentError(f"{file}: expected the folders of runs by seed and label, got {runs!r}")
+        if table.pop(_CHECKSUM, None) != checksum(table):
+            raise ExperimentError(
+                f"{file}: expected the checksum of its content, got another one: the file was edited or is damaged; "
+                "change settings in a file of your own and run that one"
+            )
         return cls(Experiment.from_table(table, str(file)), runs)
 
     def text(self) -> str:
@@ -38,7 +45,8 @@ class Description:
         import tomli_w
 
         runs = {seed: dict(names) for seed, names in self.runs.items()}
-        return tomli_w.dumps({"format": RESULT_FORMAT, **self.experiment.table(), RUNS: runs})
+        table = {"format": RESULT_FORMAT, **self.experiment.table(), RUNS: runs}
+        return tomli_w.dumps({_CHECKSUM: checksum(table), **table})
 
     def shown(self) -> Experiment:
         """The experiment with the policies that ran with its seed."""
@@ -66,6 +74,11 @@ def _kept(names: Mapping[str, str], old: Sequence[PolicySpec], new: Mapping[str,
     """The folders whose labels still mean the same policy with the same parameters."""
     changed = {spec.label for spec in old if spec.label in new and spec != new[spec.label]}
     return {label: folder for label, folder in names.items() if label not in changed}
+
+
+def checksum(table: Mapping[str, Any]) -> str:
+    """The hash of the content of the file, however it is laid out."""
+    return digest_of(json.dumps(table, sort_keys=True, default=str))
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

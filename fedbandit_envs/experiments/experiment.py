@@ -14,10 +14,12 @@ from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.experiments.settings import (
     ExperimentError,
     check_keys,
+    check_label,
     check_text,
     plain,
     plain_table,
     read_table,
+    shortened,
 )
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
@@ -35,7 +37,7 @@ _CHOSEN_BY_RUN = ("observe", "render_mode")
 _OF_RUNS = ("dropout", "attackers", "attack", "network")  # how reports travel, and what happens to them on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
 _CHANGES_NOTHING = ("shards",)  # how runs are computed; their numbers are the same
-_OF_FOLDERS = ("format", "runs")  # keys that only the file in a folder of results has
+_OF_FOLDERS = ("format", "checksum", "runs")  # keys that only the file in a folder of results has
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class PolicySpec:
 
     def __post_init__(self) -> None:
         check_text("name of a policy", self.name)
-        check_text(f"label of {self.name}", self.label)
+        check_label(f"label of {self.name}", self.label)
         object.__setattr__(self, "parameters", plain_table(f"parameters of {self.name}", self.parameters))
-        object.__setattr__(self, "label", self.label or self._default_label())
+        object.__setattr__(self, "label", self.label or shortened(self._default_label()))
 
     def _default_label(self) -> str:
         changed = ", ".join(f"{name}={value}" for name, value in self.parameters.items())

@@ -9,13 +9,14 @@ The digits are the hash of all that produced the run, so a file is never taken f
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
 from fedbandit_envs.experiments.experiment import Experiment
+from fedbandit_envs.experiments.form import check_form
 from fedbandit_envs.experiments.identity import run_identities
 from fedbandit_envs.experiments.provenance import mixture
 from fedbandit_envs.experiments.reservations import Reservations, clock_of, reserved, wait_for
@@ -87,6 +88,7 @@ class RunFolder:
         self._runs = [path / RUNS / identity.folder for identity in self._identities]
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
+        self._settings = experiment.resolved().arguments
         self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
         make_folder(path)
         refuse_old_layout(path)
@@ -106,8 +108,8 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            tree = read_run(file)
-            if tree["run"] != identity.digest:
+            tree = read_run(file, self._settings)
+            if tree["run"] != identity.digest or tree["seed"] != str(self._seeds(trial)):
                 raise refusal(file, "one of another run")
             if names := missing_names(tree["record"]):
                 raise refusal(file, f"one of another version, without {', '.join(sorted(names))}")
@@ -216,19 +218,28 @@ def strangers(run: Path) -> list[Path]:
     return [file for file in sorted(run.glob("*.npz")) if not re.fullmatch(r"trial_\d{6,}\.npz", file.name)]
 
 
-def read_run(file: Path) -> dict[str, Any]:
-    """The content of a trial's file, with its "provenance"; refused unless it is the trial that its place says."""
+def read_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a trial's file, with its "provenance"; refused unless it is the trial that its place says.
+
+    Args:
+        file: the file.
+        settings: the arguments of the experiment's environment, which say the horizon and the number of agents.
+    """
     try:
         tree, provenance = storage.load_with_provenance(file)
-        run, trial, _ = tree["run"], tree["trial"], tree["record"]["curves"]
+        run, trial = tree["run"], tree["trial"]
     except FileNotFoundError as error:
         raise refusal(file, "a link to nothing, or a file that somebody has just removed") from error
     except (storage.StoredFileError, KeyError, TypeError) as error:
         raise refusal(file, "one that is torn") from error
-    if not isinstance(trial, int) or file.name != trial_name(trial):
+    if type(trial) is not int or file.name != trial_name(trial):
         raise refusal(file, f"trial {trial} under another name")
     if not isinstance(run, str) or not file.parent.name.endswith(run[:12]):
         raise refusal(file, "one of another run")
+    try:
+        check_form(tree, settings)
+    except ValueError as error:
+        raise refusal(file, f"one that this program did not write ({error})") from error
     return tree | {"provenance": provenance}
 
 

@@ -68,7 +68,7 @@ def _read_runs(folder: Path, experiment: Experiment, spec: PolicySpec) -> dict[i
     found = {}
     expected = known_without_code(experiment, spec.parameters)
     for file in sorted(folder.glob("trial_*.npz")):
-        tree = read_run(file)
+        tree = read_run(file, experiment.arguments)
         try:
             identity = json.loads(tree["identity"])
             same = {name: identity[name] for name in expected} == expected and digest_of(tree["identity"]) == tree[

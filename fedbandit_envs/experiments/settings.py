@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.storage import StoredFileError, check_regular
-from fedbandit_envs.validation import nearest
+from fedbandit_envs.validation import nearest, visible
 
 MOST_BYTES = 50_000_000  # a larger file is no experiment, and would fill the memory
 
@@ -58,6 +58,32 @@ def check_text(name: str, value: Any) -> None:
     """Refuse what is no text; `name` names the setting in the error."""
     if not isinstance(value, str):
         raise ExperimentError(f"{name}: expected text, got {value!r}")
+
+
+_LONGEST_LABEL = 200  # characters; longer ones would leave no room for a figure
+
+
+def check_label(name: str, label: Any) -> None:
+    """Refuse what can't be shown in a table, in a figure and on a terminal alike; `name` names the setting."""
+    check_text(name, label)
+    if not label.replace("\n", "").isprintable():
+        raise ExperimentError(
+            f"{name}: expected characters that can be printed, got {label!a}; leave control characters out"
+        )
+    if len(label) > _LONGEST_LABEL:
+        raise ExperimentError(f"{name}: expected at most {_LONGEST_LABEL} characters, got {len(label)}; say it shorter")
+
+
+def shortened(text: str) -> str:
+    """A text that can be a label: what can't be printed is escaped, and the end of a long text is left out.
+
+    >>> shortened("Fed-PECD (delta=0.05)")
+    'Fed-PECD (delta=0.05)'
+    >>> len(shortened("x" * 1000))
+    200
+    """
+    text = visible(text)
+    return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
 
 
 def check_keys(source: str, table: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -125,9 +125,11 @@ def wrong_share(history: History) -> FloatArray:
     """
     if history.summed:  # contexts change, so no arm stays the best
         return np.full(len(history.steps), np.nan)
-    lately = np.diff(history.pulls, axis=0, prepend=0)  # (C, M, K)
-    gaps = np.take_along_axis(history.gaps["regret"][None], lately.argmax(axis=2)[..., None], axis=2)
-    return (gaps[..., 0] > 0).mean(axis=1)
+    gaps, before, shares = history.gaps["regret"], np.zeros(1, dtype=np.int64), []
+    for pulls in history.tables:
+        lately, before = pulls - before, pulls
+        shares.append((np.take_along_axis(gaps, lately.argmax(axis=1)[:, None], axis=1) > 0).mean())
+    return np.array(shares)
 
 
 def cumulative_counts(history: History) -> FloatArray:

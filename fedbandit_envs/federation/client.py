@@ -6,14 +6,16 @@ request the client catches up on the turns that it missed.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.federation.sources import RewardSource
+from fedbandit_envs.federation.sources import RewardSource, SimulatedRewards
 from fedbandit_envs.federation.wire import Packet, most_bytes, not_finite, pack, unpack
-from fedbandit_envs.protocol.knowledge import Constants, ServerView
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback, ProtocolError
 from fedbandit_envs.protocol.policy import Policy, SilentServer, agents_of, server_of
 from fedbandit_envs.rounds.blocks import AgentBlocks
@@ -40,6 +42,7 @@ class Client:
         constants: the public numbers of the problem.
         source: where the agents' knowledge and rewards come from.
         run: the hash of the run, `Settings.run`; a state of another run is refused.
+        network: who can talk to whom, for a policy that talks to peers; None: it does not.
 
     >>> from fedbandit_envs.federation.settings import Settings
     >>> from fedbandit_envs.federation.sources import SimulatedRewards
@@ -52,16 +55,29 @@ class Client:
     '{"verb": "play", "turn": 0, "length": 20, "agents": [0, 2], "messages": [null]}'
     """
 
-    def __init__(self, policy: Policy, constants: Constants, source: RewardSource, *, run: str):
-        view = source.view(constants)
-        self.agents, self._source, self._constants = view.agents, source, constants
+    def __init__(
+        self,
+        policy: Policy,
+        constants: Constants,
+        source: RewardSource,
+        *,
+        run: str,
+        network: Network | None = None,
+    ):
+        self._source, self._constants, self._network = source, constants, network
+        view = self._view(0)
+        self.agents = view.agents
         rows = [np.arange(len(view.agents))]
         self._policy, self._run = policy, run
         self._blocks = AgentBlocks([agents_of(policy, view)], rows, constants.num_arms)
         # Agents without a server wait for no message, so they play to the horizon in one turn.
-        self._alone = isinstance(server_of(policy, ServerView.of_run(constants, seed=0)), SilentServer)
+        silent = isinstance(server_of(policy, ServerView.of_run(constants, seed=0)), SilentServer)
+        self._alone = silent and network is None
+        heard = 0 if network is None else network.largest_degree  # a message has a column for each neighbour
+        self._most_bytes = most_bytes(constants, len(self.agents)) * (1 + heard)
         self._checkpoints = Checkpoints(constants.horizon, len(self.agents), constants.num_arms)
         self._turn = self._step = self._plans = 0
+        self._shown, self._valid = 0, view.valid  # the step of the last view, and for how many steps it holds
         self._last: tuple[int, Message | None] = (0, None)  # the length and the report of the last turn
 
     def answer(self, packet: Mapping[str, Any]) -> Packet:
@@ -74,7 +90,7 @@ class Client:
             WireError: the packet is not a request.
             ProtocolError: the server asks for what no honest server asks for.
         """
-        header, downs = unpack(packet, most_bytes(self._constants, len(self.agents)), _MOST_TURNS)
+        header, downs = unpack(packet, self._most_bytes, _MOST_TURNS)
         for down in downs:
             self._check(down)
         mine = {"agents": self.agents.tolist()}
@@ -113,9 +129,25 @@ class Client:
         for_others = down is not None and down.agents is not None and not len(down.agents)
         if for_others and not self._blocks.sides[0].hears_of_others:
             down = None
-        turn = play_turn(self._blocks, self._checkpoints, down, self._step, self._constants.horizon, self._pull)
+        if self._valid is not None and self._step == self._shown + self._valid:
+            self._show(self._step)
+        valid = None if self._valid is None else self._shown + self._valid - self._step
+        segment = self._source.segment if isinstance(self._source, SimulatedRewards) else None
+        horizon = self._constants.horizon
+        turn = play_turn(self._blocks, self._checkpoints, down, self._step, horizon, self._pull, segment, valid)
         self._step += turn.plan.length
         return None if self._step >= self._constants.horizon else self._blocks.report(turn.feedback)[0]
+
+    def _view(self, step: int) -> View:
+        """What the agents know at a step."""
+        view = self._source.view(self._constants, step)
+        return view if self._network is None else replace(view, network=self._network.around(view.agents))
+
+    def _show(self, step: int) -> None:
+        """Show the agents what holds from this step on."""
+        view = self._view(step)
+        self._shown, self._valid = step, view.valid
+        self._blocks.observe(view)
 
     def _pull(self, plan: CheckedPlan) -> Feedback:
         self._check_arms(plan)
@@ -147,6 +179,7 @@ class Client:
             "turn": self._turn,
             "step": self._step,
             "plans": self._plans,
+            "shown": self._shown,
             "checkpoints": self._checkpoints.snapshot(),
             "uncounted": self._blocks.sides[0].uncounted,
             "length": length,
@@ -167,3 +200,5 @@ class Client:
         report = state["report"]
         self._last = (state["length"], None if report is None else Message.from_tree(report))
         self._blocks.restore(state.get("side", {}))
+        if self._valid is not None:
+            self._show(state["shown"])

@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fedbandit_envs.federation.texts import shown
+from fedbandit_envs.problems.streams import CONTEXTS
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants
 from fedbandit_envs.validation import one_of, real_number, true_or_false, whole_number
 
@@ -41,7 +42,7 @@ def checked_constants(table: Mapping[str, Any]) -> Constants:
     real_number("ell", table["ell"], at_least=0)
     real_number("L", table["L"], at_least=0)
     real_number("noise_std", table["noise_std"], at_least=0)
-    one_of("context", table["context"], ("fixed", "resampled"))
+    one_of("context", table["context"], CONTEXTS)
     for name in ("shared_theta", "same_arms"):
         true_or_false(name, table.get(name, False))
     for name in ("theta_bound", "context_proxy", "shortest", "longest"):

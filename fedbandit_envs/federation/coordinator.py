@@ -17,9 +17,10 @@ from fedbandit_envs.protocol.knowledge import ServerView
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import Policy, server_of
-from fedbandit_envs.rounds.carrier import ViaServer
+from fedbandit_envs.rounds.carrier import Carrier, ViaServer
 from fedbandit_envs.rounds.faults import Fault, faults_from_tree, faults_tree, quorum_shortage
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.relay import ViaGraph
 from fedbandit_envs.rounds.state import check_same_run
 from fedbandit_envs.rounds.turn import idle_turns
 from fedbandit_envs.threads import one_thread
@@ -51,6 +52,8 @@ class Coordinator:
         audit: a function that is called with each refusal and each reply that could not be used.
         quorum: the least share of the agents that must be heard in a turn.
         timeout: how many seconds clients have for a turn.
+        relay: what hands each agent the reports of its neighbours, for a policy that talks to peers. None: the policy's
+            server answers.
 
     >>> from fedbandit_envs.federation.client import Client
     >>> from fedbandit_envs.federation.settings import Settings
@@ -84,11 +87,13 @@ class Coordinator:
         audit: Callable[[Refusal], None] = lambda refusal: None,
         quorum: float = 0.5,
         timeout: float = 120.0,
+        relay: ViaGraph | None = None,
     ):
         self._policy, self._view, self._transport = policy, view, transport
         self._constants, self._run = view.constants, run
         self._quorum, self._timeout = quorum, timeout
-        self._carrier = ViaServer(server_of(policy, view), view.constants)
+        self._relay, self._server = relay, server_of(policy, view)
+        self._carrier: Carrier = relay or ViaServer(self._server, view.constants)
         self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
         self._owners = Owners(owners, view.constants.num_agents, audit)
         self._acknowledged: dict[str, int] = {}  # for a key the last turn that its client is known to have played
@@ -240,25 +245,29 @@ class Coordinator:
             step = self.step + next(iter(replies.values())).length
             try:
                 with one_thread:
-                    return self._carrier.exchange([reply.message for reply in replies.values()], step).down
+                    reports = [reply.message for reply in replies.values()]
+                    if self._relay is not None:  # agents that are missing do not hear their neighbours either
+                        return self._relay.exchange(reports, step, faults).down
+                    return self._carrier.exchange(reports, step).down
             except Exception as error:
                 self._carrier.restore(before)
                 culprits = [key for key, reply in replies.items() if not self._accepts(reply.message)]
                 if not culprits or len(culprits) == len(replies):
+                    who = type(self._relay or self._server).__name__
                     raise ProtocolError(
-                        f"{type(self._carrier.server).__name__}: expected to answer the messages of turn {self.turn}, "
-                        f"got {type(error).__name__}: {error}; try the policy in one process first"
+                        f"{who}: expected to answer the messages of turn {self.turn}, got {type(error).__name__}: "
+                        f"{error}; try the policy in one process first"
                     ) from error
                 for key in culprits:
                     del replies[key]
                     failed[key] = shown(f"sent what the server can't take ({error})")
 
     def _accepts(self, message: Message | None) -> bool:
-        """Whether the server can answer this message alone, which a copy of the server tries."""
-        if message is None:
+        """Whether the server can answer this message alone, which a copy of the server tries; a relay takes any."""
+        if message is None or self._relay is not None:
             return True
         copy = server_of(self._policy, self._view)
-        copy.restore(self._carrier.server.snapshot())
+        copy.restore(self._server.snapshot())
         try:
             copy.answer(message)
         except Exception:
@@ -272,7 +281,7 @@ class Coordinator:
             "step": self.step,
             "idle": self._idle,
             "downs": {str(n): None if down is None else down.tree() for n, down in enumerate(self._downs)},
-            "server": self._carrier.server.snapshot(),
+            "server": self._server.snapshot(),
             "ledger": self.ledger.snapshot(),
             "faults": faults_tree(self.faults),
         }

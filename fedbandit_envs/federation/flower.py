@@ -45,7 +45,7 @@ def answer(message: Message, context: Context) -> Message:
     settings = Settings.of(context.run_config)
     agents = _agents(context.node_config)
     source = reward_source(agents, settings.source(), context.node_config)
-    client = Client(settings.make_policy(), settings.constants, source, run=settings.run)
+    client = Client(settings.make_policy(), settings.constants, source, run=settings.run, network=settings.graph)
     state = _state(context)
     if state is not None:
         client.restore(state)
@@ -161,6 +161,7 @@ def _play(grid: Grid, config: Mapping[str, Any], folder: Path | None) -> None:
         audit=(lambda refusal: None) if folder is None else partial(write_refusal, folder),
         quorum=quorum,
         timeout=timeout,
+        relay=settings.relay(),
     )
     file = None if folder is None else folder / STATE_FILE
     if file is not None and file.exists():

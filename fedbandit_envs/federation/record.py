@@ -11,6 +11,7 @@ import numpy as np
 from fedbandit_envs import storage
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.problems.regrets import all_gaps
+from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
@@ -32,23 +33,27 @@ def collected(settings: Settings, folder: Path) -> History:
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
     pulls = np.zeros((*shape, constants.num_arms), dtype=np.int64)
+    regrets = np.zeros((len(summed_regrets()), *shape))  # where contexts change
     marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):
             pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
+            regrets[:, :, state["agents"]] = _held(kept["regret"], len(steps)).swapaxes(0, 1)
             for name, mark in marks._asdict().items():
                 mark[:, state["agents"]] = _held(kept[name], len(steps))
-    instance = settings.make_environment().instance
+    env = settings.make_environment()
+    changing = env.episode.segments is not None
     history = History(
         policy=settings.make_policy(),
         constants=constants,
         steps=steps,
-        pulls=pulls,
+        tables=tuple(pulls),
         **marks._asdict(),
-        gaps=all_gaps(instance),
+        gaps={} if changing else all_gaps(env.instance),
         ledger=Ledger.restored(server["ledger"]),
         faults=tuple(faults_from_tree(server["faults"])),
+        summed=dict(zip(summed_regrets(), regrets, strict=True)) if changing else {},
     )
     return history.counted_from(states[0]["uncounted"]) if len(steps) else history
 

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make
 from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
-from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
-from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
+from fedbandit_envs.protocol.network import Network
+from fedbandit_envs.protocol.policy import Policy, agents_of, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
+from fedbandit_envs.rounds.checks import check_changes, check_network, check_plays
+from fedbandit_envs.rounds.relay import ViaGraph
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
@@ -46,7 +48,9 @@ class Settings:
     constants: Constants  #: what everybody may know of the problem
     environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
-    seed: int = 0  #: the seed of the simulation
+    seed: int = 0  #: the seed of the run, from which a simulation and what is drawn between peers come
+    #: the edges of the network, pairs of agents, for a policy that talks to peers; None: there is no network
+    network: Sequence[Sequence[int]] | None = None
 
     @classmethod
     def simulated(
@@ -56,6 +60,7 @@ class Settings:
         environment: str,
         arguments: Mapping[str, Any],
         seed: int | None,
+        network: Any = None,
     ) -> "Settings":
         """The settings of a simulated run; the constants are those of the environment.
 
@@ -65,19 +70,42 @@ class Settings:
             environment: the id of an environment.
             arguments: the environment's arguments.
             seed: the seed of the simulation; None: a fresh one.
+            network: who can talk to whom, for a policy that talks to peers: what `Network.of` takes.
         """
         chosen = fresh_seed() if checked_seed(seed) is None else seed
         assert chosen is not None
-        made = _without_peers(policy, parameters)
+        made = make_policy(policy, **parameters)
         env = _environment(environment, arguments, made)
-        refuse_changes(environment, env.problem)
+        check_plays(made, env)
         env.reset(seed=chosen)
+        view = env.view("truth" if made.observes == "truth" else None)
+        constants, edges = view.constants, None
+        check_network(made, network, constants.num_agents)
+        if partner_of(type(made)) == "peers":
+            graph = Network.of(network, constants.num_agents, chosen)
+            view, edges = replace(view, network=graph.around(view.agents)), graph.edges.tolist()
+        if env.segment_steps is not None:
+            check_changes(made, agents_of(made, view), env)
         with_horizon = {**arguments, "max_cycles": env.max_cycles}
-        return cls(policy, parameters, env.view().constants, environment, with_horizon, chosen)
+        return cls(policy, parameters, constants, environment, with_horizon, chosen, edges)
 
     def make_policy(self) -> Policy:
         """A new policy with these parameters."""
-        return _without_peers(self.policy, self.parameters)
+        return make_policy(self.policy, **self.parameters)
+
+    @property
+    def graph(self) -> Network | None:
+        """Who can talk to whom; None: the policy does not talk to peers."""
+        policy = self.make_policy()
+        check_network(policy, self.network, self.constants.num_agents)
+        return None if partner_of(type(policy)) != "peers" else Network(self.network, self.constants.num_agents)
+
+    def relay(self) -> ViaGraph | None:
+        """What carries the reports of agents to their neighbours; None: the policy does not talk to peers."""
+        graph = self.graph
+        if graph is None:
+            return None
+        return ViaGraph(graph, self.make_policy().delivery, self.constants, seed=self.seed)
 
     @property
     def server_view(self) -> ServerView:
@@ -92,12 +120,12 @@ class Settings:
 
     def source(self) -> dict[str, Any]:
         """What `SimulatedRewards` needs to know."""
-        observes = self.make_policy().observes
+        policy = self.make_policy()
         return {
             "environment": self.environment,
             "arguments": dict(self.arguments),
             "seed": self.seed,
-            "observes": observes,
+            "observes": "truth" if policy.observes == "truth" else observe_for(policy),
         }
 
     def config(self) -> Config:
@@ -109,6 +137,7 @@ class Settings:
             "environment": self.environment,
             "arguments": json.dumps(dict(self.arguments)),
             "seed": str(self.seed),  # as text, because a seed may be longer than 64 bits
+            "network": "" if self.network is None else json.dumps(self.network),
         }
 
     @property
@@ -131,6 +160,7 @@ class Settings:
             environment=str(config.get("environment") or ""),
             arguments=_table("arguments", config),
             seed=_seed(str(config.get("seed") or 0)),
+            network=_edges(str(config.get("network") or "null")),
         )
 
 
@@ -151,24 +181,15 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _without_peers(name: str, parameters: Mapping[str, Any]) -> Policy:
-    """A new policy; one that talks to peers is refused, because the clients of a federation know a server only."""
-    policy = make_policy(name, **parameters)
-    if partner_of(type(policy)) == "peers":
-        raise ValueError(
-            f"policy: expected one that talks to a server or to nobody, got {name}, which talks to peers; play it in "
-            "one process: fb.play(env, policy, network='ring')"
-        )
-    return policy
-
-
-def refuse_changes(environment: str, problem: object) -> None:
-    """Refuse a problem whose contexts change within an episode: clients are shown theirs once."""
-    if changes(problem):
-        raise ValueError(
-            f"{environment}: expected contexts that never change in a federation, got ones that do; leave out "
-            "context='streaming' and change_every, or play it with fb.play"
-        )
+def _edges(text: str) -> list[list[int]] | None:
+    """The edges of a network in a configuration, as JSON; what they are worth, `Network` checks."""
+    try:
+        edges = json.loads(text)
+    except (ValueError, RecursionError):
+        edges = text
+    if edges is not None and not isinstance(edges, list):
+        raise ValueError(f"run-config: expected pairs of agents in JSON for 'network', got {shown(text)}")
+    return edges
 
 
 def _environment(environment: str, arguments: Mapping[str, Any], policy: Policy) -> HiddenContextBandit:

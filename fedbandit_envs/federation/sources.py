@@ -9,6 +9,8 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.envs.episode import Episode
 from fedbandit_envs.envs.registration import split_keywords
 from fedbandit_envs.problems.generator import draw_instance
+from fedbandit_envs.problems.segments import Segment, Segments
+from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed
@@ -23,11 +25,22 @@ class RewardSource(Protocol):
     store it.
     """
 
-    def view(self, constants: Constants) -> View:
-        """What these agents know: their mu_i and psi, the public constants, and a source of random numbers."""
+    def view(self, constants: Constants, step: int) -> View:
+        """What these agents know: their mu_i and psi, the public constants, and a source of random numbers.
+
+        Where contexts change, the view says in `valid` for how many steps it holds. It is then asked for again after
+        these steps. A client that is made anew asks for the view of step 0, and then for the last one that it was
+        shown.
+
+        Args:
+            constants: the public constants of the problem.
+            step: the step from which on the view holds; 0 at the start.
+        """
 
     def pull(self, plan: CheckedPlan, number: int) -> Feedback:
         """Carry out a plan of at least one step, and return what was pulled with the sums of the rewards.
+
+        The rewards are those of the contexts of the last `view`, and no plan lasts longer than that view holds.
 
         Args:
             plan: what the agents do.
@@ -49,7 +62,7 @@ class SimulatedRewards:
     >>> from fedbandit_envs.federation.settings import Settings
     >>> problem = {"num_agents": 6, "max_cycles": 30}
     >>> settings = Settings.simulated("Uniform", {}, "fedbandit/Synthetic-v0", problem, seed=1)
-    >>> SimulatedRewards(np.array([4, 1]), settings.source()).view(settings.constants).agents
+    >>> SimulatedRewards(np.array([4, 1]), settings.source()).view(settings.constants, step=0).agents
     array([4, 1])
     """
 
@@ -57,20 +70,30 @@ class SimulatedRewards:
         problem, rest = split_keywords(str(settings["environment"]), dict(settings["arguments"]))
         seed, self._observes = int(settings["seed"]), settings["observes"]
         whole = draw_instance(problem, seed)
-        num_agents = whole.num_agents
+        num_agents, horizon = whole.num_agents, int(rest["max_cycles"])
         randomness = Randomness(derived_seed(seed, Stream.POLICY), Stream.POLICY, num_agents, agents)
-        self._view = whole.rows(agents).view(int(rest["max_cycles"]), randomness, self._observes)
+        self._view = whole.rows(agents).view(horizon, randomness, self._observes)
+        segments = Segments(problem, whole, seed, agents, horizon) if changes(problem) else None
+        if segments is not None:
+            self._view = replace(self._view, constants=segments.constants(self._view.constants))
         shard = replace(whole.rows(agents), population=None)
-        self._episode = Episode(shard, seed, num_agents, agents)
+        reveal = rest.get("reveal") == "after"
+        self._episode = Episode(shard, seed, num_agents, agents, segments, reveal)
 
-    def view(self, constants: Constants) -> View:
+    def view(self, constants: Constants, step: int) -> View:
         """What these agents know; refused if `constants` are not those of the simulated environment."""
         if self._view.constants != constants:
             raise ValueError(
                 f"constants: expected those of the simulated environment, {self._view.constants}, got {constants}; "
                 "start server and clients with the same settings"
             )
-        return self._view
+        self._episode.steps = step
+        return self._episode.view(self._view, self._observes)
+
+    @property
+    def segment(self) -> Segment | None:
+        """What the next pulls are compared with; None: contexts never change."""
+        return self._episode.segment
 
     def pull(self, plan: CheckedPlan, number: int) -> Feedback:
         """The rewards of plan `number` in the episode of the seed."""

@@ -1,5 +1,7 @@
 """Texts from outside: cut, and with all that a terminal or a file could take for something else made visible."""
 
+from fedbandit_envs.validation import visible
+
 MOST_CHARACTERS = 300  #: so much of a text from the other side is kept
 
 
@@ -20,5 +22,5 @@ def shown(text: str, most: int = MOST_CHARACTERS) -> str:
     True
     """
     cut = text[:most]
-    visible = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in cut)
-    return visible if len(visible) <= most and len(text) <= most else f"{visible[:most]}... ({len(text)} characters)"
+    seen = visible(cut)
+    return seen if len(seen) <= most and len(text) <= most else f"{seen[:most]}... ({len(text)} characters)"

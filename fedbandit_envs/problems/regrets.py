@@ -16,10 +16,10 @@ A mixed regret of another share is added with `mixed_regret`. Instances and hist
 >>> del REGRETS["mixed_regret:0.9"]
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command line reads this table for its help, and must not wait for numpy
     from fedbandit_envs.arrays import FloatArray
@@ -149,3 +149,37 @@ def kind_of_regret(kind: str) -> Regret:
 def all_gaps(instance: "BanditInstance") -> "dict[str, FloatArray]":
     """(M, K) what one pull of each arm of an instance costs, for each kind in `REGRETS`."""
     return {kind: instance.gaps(kind) for kind in REGRETS}
+
+
+class GapsWhenAsked(Mapping[str, "FloatArray"]):
+    """What one pull of each arm of an instance costs (M, K), for each kind in `REGRETS`, computed when it is asked for.
+
+    A copy and a pickle are plain dicts with all kinds.
+
+    >>> import numpy as np
+    >>> from fedbandit_envs.problems.linear import Linear
+    >>> rng = np.random.default_rng(0)
+    >>> gaps = GapsWhenAsked(Linear(theta=np.eye(2), features=[[[1.0, 0.0], [0.0, 0.6]]]).instance(rng, rng))
+    >>> gaps["regret"]
+    array([[0. , 0.4]])
+    """
+
+    def __init__(self, instance: "BanditInstance"):
+        self._instance, self._kinds = instance, tuple(REGRETS)
+        self._found: dict[str, FloatArray] = {}
+
+    def __getitem__(self, kind: str) -> "FloatArray":
+        if kind not in self._kinds:
+            raise KeyError(kind)
+        if kind not in self._found:
+            self._found[kind] = self._instance.gaps(kind)
+        return self._found[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)

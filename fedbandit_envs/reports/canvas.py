@@ -22,6 +22,7 @@ from fedbandit_envs.validation import one_of, real_number
 FORMATS = (".pdf", ".svg", ".png")
 LOG_AXES = ("", "x", "y", "xy")
 OUTSIDE = 6  # a legend of that many entries stands beside the axes, where it hides no curve
+_LONGEST_LABEL = 60  # characters of a label in a figure
 _LEGEND_WIDTH = 2.2  # inches that a figure gains for such a legend
 _ENTRY_HEIGHT = 0.185  # inches of an entry
 _NARROW = 5.0  # inches; a figure of less width has smaller letters, and its legend below in columns
@@ -194,6 +195,17 @@ def scale_axes(axes: Axes, log: str) -> None:
         axes.set_yscale("log", nonpositive="mask")
 
 
+def fitting_label(label: str) -> str:
+    """A label as figures show it: the end of a long one is left out, because it would leave no room for the curves.
+
+    >>> fitting_label("Fed-PECD")
+    'Fed-PECD'
+    >>> len(fitting_label("x" * 100))
+    60
+    """
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 3]}..."
+
+
 def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bool = False) -> None:
     """A legend of the series by their labels, which are shown letter by letter, with a note on how to read them.
 
@@ -222,7 +234,7 @@ def legend(axes: Axes, series: Mapping[str, Artist], note: str = "", outside: bo
     for label, text, handle in zip(series, made.get_texts(), made.legend_handles, strict=True):
         text.set_parse_math(False)
         text.set_usetex(False)
-        text.set_text(label)
+        text.set_text(fitting_label(label))
         for part, name in ((text, "text"), (handle, "handle")):
             if part is not None and series[label].get_gid():
                 part.set_gid(f"{series[label].get_gid()}-{name}")
@@ -232,7 +244,7 @@ def _below(axes: Axes, series: Collection[str]) -> dict[str, Any]:
     """The place of a legend below a narrow figure, with as many columns as fit."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    widths = [0.42 + 0.6 * _TINY / 72 * len(label) for label in series]  # inches of each entry
+    widths = [0.42 + 0.6 * _TINY / 72 * len(fitting_label(label)) for label in series]  # inches of each entry
 
     def needed(columns: int) -> float:
         return float(sum(part.max() for part in np.array_split(widths, columns)))

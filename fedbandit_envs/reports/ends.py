@@ -9,7 +9,7 @@ import numpy as np
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.tables import shown_more
 from fedbandit_envs.problems.regrets import REGRETS
-from fedbandit_envs.reports.canvas import LOG_AXES, Numbers, legend, number_text, place
+from fedbandit_envs.reports.canvas import LOG_AXES, Numbers, fitting_label, legend, number_text, place
 from fedbandit_envs.reports.series import (
     Size,
     band_note,
@@ -196,7 +196,7 @@ def differences(
     note = band_note(len(result.trials), "bars").replace("mean", "mean paired difference").replace("\n", " ")
     what = f"final {REGRETS[kind].axis_label}, minus that of the policy at 0\n{note}"
     finish(axes, what, "", heading(result) if title is None else title, "")
-    axes.set_yticks(range(len(rows)), rows, parse_math=False, usetex=False)
+    axes.set_yticks(range(len(rows)), [fitting_label(label) for label in rows], parse_math=False, usetex=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     return figure
 

@@ -31,18 +31,23 @@ class Checkpoints:
         self._taken: list[tuple[int, IntArray, Marks]] = []
         self.regret: FloatArray = np.zeros((len(summed_regrets()), num_agents))  # (kinds, n) so far, if contexts change
         self._regrets: list[FloatArray] = []
+        self._changing = False  # whether there is any regret to sum up
+        # No count is larger than the horizon.
+        self._kind = np.int32 if horizon < 2**31 else np.int64
 
     def add(self, feedback: Feedback, segment: Segment | None = None) -> None:
         """Count what was pulled, in `segment` if contexts change."""
         pulls = feedback.pulls()
         self.pulls += pulls
         if segment is not None:
+            self._changing = True
             self.regret += segment.regret(pulls)
 
     def add_arms(self, arms: IntArray, costs: FloatArray | None = None) -> None:
         """Count one pull of each of `arms` (steps, n), each with its `costs` (steps, kinds, n) if contexts change."""
         shape = self.pulls.shape
         if costs is not None and len(costs):
+            self._changing = True
             # A running sum adds step after step, as turns do; a plain sum may add in another order.
             self.regret = np.cumsum(np.concatenate([self.regret[None], costs]), axis=0)[-1]
         self.pulls += np.bincount(places(arms, shape[1]).ravel(), minlength=self.pulls.size).reshape(shape)
@@ -54,27 +59,32 @@ class Checkpoints:
 
     def take(self, step: int, marks: Marks) -> None:
         """Write down the pulls, and how the agents stand."""
-        self._taken.append((step, self.pulls.copy(), marks))
-        self._regrets.append(self.regret.copy())
+        kept: list[Any] = [mark if mark.strides == (0,) else mark.astype(self._kind) for mark in marks]
+        self._taken.append((step, read_only(self.pulls.astype(self._kind)), Marks(*kept)))
+        if self._changing:
+            self._regrets.append(self.regret.copy())
         self._next = bisect_right(self._times, step)
 
-    def arrays(self) -> tuple[IntArray, IntArray, Marks]:
-        """Steps (C,), pulls (C, n, K) and how the agents stood (C, n); the pulls are read-only.
+    def arrays(self) -> tuple[IntArray, tuple[IntArray, ...], Marks]:
+        """Steps (C,), pulls (n, K) for each of them, and how the agents stood (C, n); all but the steps are read-only.
 
-        The pulls are most of what a run leaves, so they move into one array instead of being there twice.
+        The pulls are most of what a run leaves. They have the smallest type that holds the horizon, and are not copied.
         """
-        pulls = np.empty((len(self._taken), *self.pulls.shape), dtype=np.int64)
-        for place, (step, own, marks) in enumerate(self._taken):
-            pulls[place] = own
-            self._taken[place] = (step, pulls[place], marks)
-        taken = np.array([marks for _, _, marks in self._taken], dtype=np.int64)  # (C, 3, n)
-        by_name = taken.reshape(-1, len(Marks._fields), len(self.pulls)).transpose(1, 0, 2)
         steps = np.array([step for step, _, _ in self._taken], dtype=np.int64)
-        return steps, read_only(pulls), Marks(*(np.ascontiguousarray(mark) for mark in by_name))
+        by_name = (self._stacked([marks[place] for _, _, marks in self._taken]) for place in range(len(Marks._fields)))
+        marks = Marks(*by_name)
+        return steps, tuple(pulls for _, pulls, _ in self._taken), marks
+
+    def _stacked(self, marks: list[IntArray]) -> IntArray:
+        """(C, n) one mark of all checkpoints; it takes no memory where all agents have the same."""
+        if all(mark.strides == (0,) for mark in marks) and len({int(mark[0]) for mark in marks}) == 1:
+            return np.broadcast_to(marks[0], (len(marks), len(self.pulls)))
+        return read_only(np.array(marks, dtype=np.int64).reshape(-1, len(self.pulls)))
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain arrays."""
-        steps, pulls, marks = self.arrays()
+        steps, tables, marks = self.arrays()
+        pulls = np.array(tables, dtype=self._kind).reshape(-1, *self.pulls.shape)
         state = {"now": self.pulls.copy(), "steps": steps, "pulls": pulls, **marks._asdict()}
         return state | {"regret_now": self.regret.copy(), "regret": self.regrets()}
 
@@ -92,10 +102,11 @@ class Checkpoints:
         self.pulls[:] = state["now"]
         marks = zip(*(state[name] for name in Marks._fields), strict=True)
         self._taken = [
-            (int(step), pulls, Marks(*own))
+            (int(step), read_only(pulls.astype(self._kind)), Marks(*own))
             for step, pulls, own in zip(state["steps"], state["pulls"], marks, strict=True)
         ]
         self.regret, self._regrets = state["regret_now"].copy(), list(state["regret"])
+        self._changing = bool(self._regrets)
         if self._taken:
             self._next = bisect_right(self._times, self._taken[-1][0])
 
@@ -104,7 +115,7 @@ def marks_of(side: AgentSide, num_agents: int, num_arms: int) -> Marks:
     """How the agents of a block stand; they consider all K arms unless they eliminate some."""
 
     def every(value: int) -> IntArray:
-        return np.full(num_agents, value, dtype=np.int64)
+        return np.broadcast_to(np.int64(value), (num_agents,))  # without memory of its own
 
     return Marks(
         every(num_arms) if side.active is None else np.add.reduce(side.active, axis=1),

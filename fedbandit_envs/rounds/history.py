@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
+from fedbandit_envs.arrays import FloatArray, IntArray, read_only, short_repr
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import mixed_gaps, mixed_share
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -62,7 +62,7 @@ class History:
     policy: Policy  #: what played
     constants: Constants  #: the public constants of the problem
     steps: IntArray  #: (C,) the steps taken at each checkpoint
-    pulls: IntArray  #: (C, M, K) the pulls of each arm up to each checkpoint
+    tables: tuple[IntArray, ...]  #: (M, K) for each checkpoint: the pulls of each arm up to it, in few bits
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
     admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
     recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
@@ -81,6 +81,12 @@ class History:
         sent = f"{self.ledger.rounds} rounds, {self.ledger.scalars} scalars"
         return f"History({type(self.policy).__name__}, {size}, regret per agent {self.mean_regret()[-1]:.4g}, {sent})"
 
+    @cached_property
+    def pulls(self) -> IntArray:
+        """(C, M, K) the pulls of each arm up to each checkpoint; with very many agents `tables` take less memory."""
+        shape = (len(self.steps), self.constants.num_agents, self.constants.num_arms)
+        return read_only(np.array(self.tables, dtype=np.int64).reshape(shape))
+
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
 
@@ -95,7 +101,8 @@ class History:
                     f"{kind!r}"
                 )
             return self.summed[kind]
-        return np.einsum("cmk,mk->cm", self.pulls, self._gaps_of(kind))
+        gaps = self._gaps_of(kind)
+        return np.array([np.einsum("mk,mk->m", pulls, gaps) for pulls in self.tables]).reshape(self.active.shape)
 
     def _gaps_of(self, kind: str) -> FloatArray:
         """(M, K) what one pull of each arm costs."""
@@ -143,7 +150,7 @@ class History:
         return replace(
             self,
             steps=self.steps[begin + 1 :] - step,
-            pulls=self.pulls[begin + 1 :] - self.pulls[begin],
+            tables=tuple(read_only(pulls - self.tables[begin]) for pulls in self.tables[begin + 1 :]),
             active=self.active[begin + 1 :],
             admitted=self.admitted[begin + 1 :],
             recommended=self.recommended[begin + 1 :],

@@ -11,6 +11,7 @@ DIRECTIONS = ("up", "down", "peer")
 COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
+_MOST_BYTES = 2**17  # of the masks of messages that wait, for the same reason
 
 
 class Ledger:
@@ -31,6 +32,7 @@ class Ledger:
         self._added_up: IntArray = np.zeros((num_agents, len(COUNTS)), dtype=np.int64)
         # What was charged since then: the direction, the agents (None: all), how many messages, and what these cost.
         self._waiting: list[tuple[int, IntArray | None, IntArray | int, tuple[Cost, ...]]] = []
+        self._bytes = 0
         self._rounds: list[list[int]] = []
 
     def __repr__(self) -> str:
@@ -81,7 +83,8 @@ class Ledger:
             totals[1 + directions + column] += receivers * cost.scalars
             totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
         self._waiting.append((column, message.agents, messages, message.costs))
-        if len(self._waiting) >= _MOST_WAITING:
+        self._bytes += sum(cost.mask.nbytes for cost in message.costs if cost.mask is not None)
+        if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._add_up()
 
     def _add_up(self) -> None:
@@ -92,7 +95,7 @@ class Ledger:
             self._added_up[rows, column] += messages
             self._added_up[rows, len(DIRECTIONS) + column] += scalars
             self._added_up[rows, 2 * len(DIRECTIONS) + column] += sizes
-        self._waiting = []
+        self._waiting, self._bytes = [], 0
 
     def _total(self, name: str) -> int:
         return sum(totals[1 + _COLUMN[name]] for totals in self._rounds)

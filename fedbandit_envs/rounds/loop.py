@@ -169,6 +169,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if step >= horizon:
             raise ValueError("advance: expected a run before its horizon, got one that is over; call reset()")
         length = self._part.turn(down)
+        if not self._record:
+            down = self._pending = None  # it can be as large as all that agents know, and nobody needs it any more
         self._idle = idle_turns(self._idle, length, self.policy)
         delivery = Delivery()
         if self._part.taken < horizon:  # after the last step nothing is reported or charged: nobody would use it
@@ -218,7 +220,7 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
             policy=self.policy,
             constants=self.constants,
             steps=kept.steps,
-            pulls=kept.pulls,
+            tables=kept.tables,
             **kept.marks._asdict(),
             gaps=kept.gaps,
             ledger=self.carrier.ledger.copy(),

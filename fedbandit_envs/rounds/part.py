@@ -12,7 +12,7 @@ from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.envs.planned import PlannedBandit
 from fedbandit_envs.envs.playable import PlayableBlock
 from fedbandit_envs.problems.instance import BanditInstance
-from fedbandit_envs.problems.regrets import all_gaps
+from fedbandit_envs.problems.regrets import GapsWhenAsked
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     """What the agents' part has kept of a run."""
 
     steps: IntArray  #: (C,) the steps taken at each checkpoint
-    pulls: IntArray  #: (C, n, K) the pulls of each arm up to each checkpoint
+    tables: tuple[IntArray, ...]  #: (n, K) for each checkpoint: the pulls of each arm up to it
     marks: Marks  #: how the agents stood, (C, n) each
     #: (n, K) what one pull of each arm costs, by the kind of regret; empty where contexts change
     gaps: Mapping[str, FloatArray]
@@ -114,6 +114,7 @@ class PartHere:
         one_block = np.array_equal(self._rows[0], np.arange(len(view.agents)))
         views = [view] if one_block else [view.rows(rows) for rows in self._rows]
         self._agents = AgentBlocks([self._make_side(own) for own in views], self._rows, constants.num_arms)
+        del self._make_side  # mostly a method of the rounds, which hold this part: a circle would outlive the run
         self.sides = self._agents.sides
         self.uncounted = self.sides[0].uncounted
         check_counted_steps(self._policy, self.uncounted, constants.horizon)
@@ -198,7 +199,7 @@ class PartHere:
         arrays = self._checkpoints.arrays()
         if self._summing:
             return Kept(*arrays, {}, self._checkpoints.summed())
-        return Kept(*arrays, all_gaps(self._bandit.instance) if with_gaps else {}, {})
+        return Kept(*arrays, GapsWhenAsked(self._bandit.instance) if with_gaps else {}, {})
 
     def truth(self) -> tuple[BanditInstance | None, View]:
         """The problem with its truth, if it is one with contexts, and what the agents were shown."""

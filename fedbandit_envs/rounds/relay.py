@@ -62,8 +62,12 @@ class ViaGraph:
         """What has crossed so far."""
         return self._channel.ledger
 
-    def exchange(self, reports: Sequence[Message | None], step: int) -> Delivery:
-        """Carry the reports of all blocks after `step` steps; there is no round when nobody speaks."""
+    def exchange(self, reports: Sequence[Message | None], step: int, missing: Sequence[Fault] = ()) -> Delivery:
+        """Carry the reports of all blocks after `step` steps; there is no round when nobody speaks.
+
+        Agents that are known to be `missing`, in a federation for example, are cut off in this round. Unlike other
+        failures they are not kept in `lost`.
+        """
         number, num_agents = self.ledger.rounds, self._constants.num_agents
         sent = self._channel.collected(reports)
         if sent is None:
@@ -79,7 +83,7 @@ class ViaGraph:
             shortage = quorum_shortage(self._faults.quorum, num_agents, lost, remedy)
             if shortage is not None:
                 return Delivery(shortage=shortage)
-        return Delivery(down=self._delivered(sent, self._links(sent, lost, failed), number))
+        return Delivery(down=self._delivered(sent, self._links(sent, [*lost, *missing], failed), number))
 
     def _changed(self, sent: Message, number: int) -> Message:
         """The reports of round `number` as the attackers, if there are any, change them."""

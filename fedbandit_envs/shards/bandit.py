@@ -15,9 +15,8 @@ from fedbandit_envs.problems.segments import Segments
 from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.seeding import GROUP
+from fedbandit_envs.shards.packing import Border
 from fedbandit_envs.validation import whole_number
-
-Border = tuple[int, int]  # the number of a shard's first agent, and the number after that of its last
 
 
 def borders(num_agents: int, shards: int) -> list[Border]:

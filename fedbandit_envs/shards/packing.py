@@ -5,6 +5,7 @@ Both ends are our own processes, as those of the executors of experiments are. N
 
 import pickle
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Message
 
+Border = tuple[int, int]  # the number of a shard's first agent, and the number after that of its last
 Parts = list[bytes]  # a pickle, and the arrays that it leaves out
 
 
@@ -30,50 +32,96 @@ class SlimMessage(NamedTuple):
 
     kind: str  #: what the message says
     arrays: dict[str, SlimArray]  #: what is sent, by name
-    agents: IntArray | tuple[int, int] | None  #: the agents, in a row as their first and the one after their last
+    agents: IntArray | Border | None  #: the agents; if they are in a row, their first and the one after their last
 
 
-def slim(message: Message | None) -> SlimMessage | None:
-    """The message as it crosses.
+def slim(message: Message | None, border: Border | None = None) -> SlimMessage | None:
+    """The message as it crosses: all of it, or the rows of the agents of one shard, without copying these first.
+
+    Args:
+        message: the message; its agents are in rising order.
+        border: the first agent of the shard, and the one after its last; None: all.
 
     >>> up = Message("means", {"means": np.array([[0.5, 9.0]])}, np.array([3]), {"means": np.array([[True, False]])})
     >>> slim(up).arrays["means"].entries
     array([0.5])
-    >>> whole(slim(up))["means"], whole(slim(up)).agents
-    (array([[0.5, 0. ]]), array([3]))
+    >>> whole([slim(up)])["means"], whole([slim(up, border=(3, 5))]).agents, whole([slim(up, border=(5, 9))]).arrays
+    (array([[0.5, 0. ]]), array([3]), mappingproxy({}))
     """
     if message is None:
         return None
+    rows, agents = slice(None), message.agents
+    if agents is not None and border is not None:
+        rows = slice(*np.searchsorted(agents, border).tolist())
+        agents = agents[rows]
+        if not len(agents):
+            nobody = message.for_nobody()  # those who hear of others learn that something has arrived for them
+            return SlimMessage(nobody.kind, {}, agents)
     arrays = {}
     for name, array in message.arrays.items():
-        mask = message.present.get(name)
+        own, mask = array[rows], message.present.get(name)
         if mask is None:
-            arrays[name] = SlimArray(array, array.shape, None, ())
+            arrays[name] = SlimArray(own, own.shape, None, ())
         else:
-            arrays[name] = SlimArray(array[mask], array.shape, np.packbits(mask), mask.shape)
-    agents: IntArray | tuple[int, int] | None = message.agents
-    if message.agents is not None and len(message.agents):
-        first, last = int(message.agents[0]), int(message.agents[-1]) + 1
-        if last - first == len(message.agents) and bool((np.diff(message.agents) == 1).all()):
-            agents = first, last
-    return SlimMessage(message.kind, arrays, agents)
+            mask = mask[rows]
+            arrays[name] = SlimArray(own[mask], own.shape, np.packbits(mask), mask.shape)
+    return SlimMessage(message.kind, arrays, _in_short(agents))
 
 
-def whole(found: SlimMessage | None) -> Message | None:
-    """The message of what has crossed."""
-    if found is None:
-        return None
-    arrays, present = {}, {}
-    for name, array in found.arrays.items():
-        arrays[name] = array.entries
-        if array.mask is not None:
-            size = int(np.prod(array.mask_shape))
-            mask = np.unpackbits(array.mask, count=size).view(np.bool_).reshape(array.mask_shape)
-            full = np.zeros(array.shape, dtype=array.entries.dtype)
-            full[mask] = array.entries
-            arrays[name], present[name] = full, mask
-    agents = np.arange(*found.agents) if isinstance(found.agents, tuple) else found.agents
-    return Message(found.kind, arrays, agents, present)
+def _in_short(agents: IntArray | None) -> IntArray | Border | None:
+    """Agents in a row as their border."""
+    if agents is None or not len(agents):
+        return agents
+    first, last = int(agents[0]), int(agents[-1]) + 1
+    in_a_row = last - first == len(agents) and bool((agents[1:] > agents[:-1]).all())
+    return (first, last) if in_a_row else agents
+
+
+def whole(found: Sequence[SlimMessage]) -> Message:
+    """The message of one shard, or of several with the same arrays as one, in their order."""
+    first = found[0]
+    if first.agents is None:
+        rows = [slice(None)]
+    else:
+        ends = np.cumsum([0, *(number_of(one.agents) for one in found)]).tolist()
+        rows = [slice(*ends_of) for ends_of in pairwise(ends)]
+    arrays: dict[str, NDArray[Any]] = {}
+    present: dict[str, NDArray[np.bool_]] = {}
+    for name, array in first.arrays.items():
+        parts = [one.arrays[name] for one in found]
+        if array.mask is None:
+            arrays[name] = array.entries if len(found) == 1 else np.concatenate([part.entries for part in parts])
+            continue
+        lead = sum(part.shape[0] for part in parts)
+        full = np.zeros((lead, *array.shape[1:]), dtype=array.entries.dtype)
+        mask = np.empty((lead, *array.mask_shape[1:]), dtype=bool)
+        for own, part in zip(rows, parts, strict=True):
+            assert part.mask is not None
+            bits = np.unpackbits(part.mask, count=int(np.prod(part.mask_shape)))
+            mask[own] = bits.view(np.bool_).reshape(part.mask_shape)
+            full[own][mask[own]] = part.entries
+        arrays[name], present[name] = full, mask
+    agents = None
+    if first.agents is not None:
+        listed = [np.arange(*one.agents) if isinstance(one.agents, tuple) else one.agents for one in found]
+        agents = np.concatenate([numbers for numbers in listed if numbers is not None])
+    return Message(first.kind, arrays, agents, present)
+
+
+def number_of(agents: IntArray | Border | None) -> int:
+    """How many agents these are."""
+    if agents is None:
+        return 0
+    return agents[1] - agents[0] if isinstance(agents, tuple) else len(agents)
+
+
+def alike(found: Sequence[SlimMessage]) -> bool:
+    """Whether messages can be put together: they are of one kind, with the same arrays and masks, and name agents."""
+    forms = {
+        (one.kind, tuple((name, array.mask is None, array.shape[1:]) for name, array in one.arrays.items()))
+        for one in found
+    }
+    return len(forms) == 1 and all(one.agents is not None for one in found)
 
 
 def packed(value: Any) -> Parts:

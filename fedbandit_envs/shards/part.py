@@ -20,10 +20,10 @@ from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.part import Kept
 from fedbandit_envs.rounds.state import in_order, numbered
 from fedbandit_envs.rounds.turn import Turn
-from fedbandit_envs.shards.bandit import Border, GapTables, merged_constants
+from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind
 from fedbandit_envs.shards.keeper import Keeper
-from fedbandit_envs.shards.packing import SlimMessage, slim, whole
+from fedbandit_envs.shards.packing import Border, alike, number_of, slim, whole
 from fedbandit_envs.shards.shard import Report, ShardTask
 
 _STEPS_ALONE = 4096  # steps that agents who never speak play before the driver looks at them again
@@ -61,7 +61,6 @@ class ShardedPart:
             dict(REGRETS),
         )
         self._task, self._shards, self._record = first, list(shards), record
-        self._rows = [np.arange(*border) for border in shards]
         self.keepers = [Keeper(kind, cloudpickle.dumps(replace(first, border=border))) for border in shards]
         self.sides: list[AgentSide] = []
         self.taken = 0
@@ -102,8 +101,8 @@ class ShardedPart:
 
     def _hand(self, verb: str, down: Message | None) -> None:
         """Ask every shard, with the rows of the message that are for its agents."""
-        for keeper, rows in zip(self.keepers, self._rows, strict=True):
-            keeper.ask(verb, _rows_for(down, rows))
+        for keeper, border in zip(self.keepers, self._shards, strict=True):
+            keeper.ask(verb, slim(down, border))
 
     def _gathered(self) -> Turn:
         """Plans and feedback of all shards as one."""
@@ -120,9 +119,12 @@ class ShardedPart:
 
     def reports(self) -> list[Message | None]:
         """What the agents of each shard say about the last turn."""
-        found = [whole(report.message) for report in self._reports]
+        said = [report.message for report in self._reports if report.message is not None]
         self._reports = []
-        return found
+        spoken = [message for message in said if message.agents is None or number_of(message.agents)]
+        if alike(spoken):
+            return [whole(spoken)]  # at once: the parts are never messages of their own
+        return [whole([message]) for message in spoken]
 
     def alone(self) -> int:
         """How many steps the agents can play without turns: some where they never speak, else none."""
@@ -137,21 +139,27 @@ class ShardedPart:
 
     def kept(self) -> Kept:
         """What was kept of the run so far, shard after shard."""
-        gathered = [_Columns(self.constants.num_agents) for _ in range(1 + len(Marks._fields))]
+        tables: list[IntArray] = []
+        marks = [_Columns(self.constants.num_agents) for _ in Marks._fields]
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
         for keeper, border in zip(self.keepers, self._shards, strict=True):
             keeper.look("kept")  # one after the other: together they are large
             own: Kept = keeper.answer()
             steps = own.steps
-            for column, array in zip(gathered, (own.pulls, *own.marks), strict=True):
+            if not tables:
+                shape = self.constants.num_agents, self.constants.num_arms
+                tables = [np.empty(shape, dtype=table.dtype) for table in own.tables]
+            for table, rows in zip(tables, own.tables, strict=True):
+                table[slice(*border)] = rows
+            for column, array in zip(marks, own.marks, strict=True):
                 column.put(border, array)
             for kind, regret in own.summed.items():
                 summed.setdefault(kind, _Columns(self.constants.num_agents)).put(border, regret)
-        pulls, *marks = (column.whole for column in gathered)
         gaps = {} if changes(self._task.problem) else GapTables(self._task.problem, self._task.seed, self._shards)
         regrets: dict[str, FloatArray] = {kind: column.whole for kind, column in summed.items()}
-        return Kept(steps, read_only(pulls), Marks(*marks), gaps, regrets)
+        stood = Marks(*(column.whole for column in marks))
+        return Kept(steps, tuple(map(read_only, tables)), stood, gaps, regrets)
 
     def truth(self) -> tuple[BanditInstance, View]:
         """The problem with its truth and what the agents were shown, drawn again in this process."""
@@ -181,25 +189,14 @@ class ShardedPart:
 
 
 class _Columns:
-    """An array (C, M, ...) that is filled shard by shard, so that no part of it is there twice for long."""
+    """An array (C, M) that is filled shard by shard, so that no part of it is there twice for long."""
 
     def __init__(self, num_agents: int):
         self._num_agents = num_agents
         self.whole: Any = None
 
     def put(self, border: Border, own: Any) -> None:
-        """Fill in the agents of a shard, (C, n, ...)."""
+        """Fill in the agents of a shard, (C, n)."""
         if self.whole is None:
-            self.whole = np.empty((len(own), self._num_agents, *own.shape[2:]), dtype=own.dtype)
+            self.whole = np.empty((len(own), self._num_agents), dtype=own.dtype)
         self.whole[:, border[0] : border[1]] = own
-
-
-_NO_ROWS = np.empty(0, dtype=np.int64)
-
-
-def _rows_for(down: Message | None, rows: IntArray) -> SlimMessage | None:
-    """The part of a message for these agents: without rows if it is for others only, as step agents must know."""
-    if down is None:
-        return None
-    theirs = down.for_agents(rows)
-    return slim(down.rows(_NO_ROWS) if theirs is None else theirs)

@@ -13,11 +13,10 @@ from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan
 from fedbandit_envs.protocol.policy import Policy, agents_of
-from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.part import Kept, PartHere
 from fedbandit_envs.rounds.turn import Turn
-from fedbandit_envs.shards.bandit import Border, ShardBandit
-from fedbandit_envs.shards.packing import SlimMessage, slim, whole
+from fedbandit_envs.shards.bandit import ShardBandit
+from fedbandit_envs.shards.packing import Border, SlimMessage, slim, whole
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,10 @@ class Shard:
         return part.taken
 
     def _heard(self, down: SlimMessage | None) -> Message | None:
-        """What arrives at the agents; only agents that decide step by step must know what arrives for others."""
-        message = whole(down)
+        """What arrives at the agents; some must know also that something has arrived for others."""
+        message = None if down is None else whole([down])
         others = message is not None and message.agents is not None and not len(message.agents)
-        return None if others and not isinstance(self._part.sides[0], StepAgents) else message
+        return None if others and not self._part.sides[0].hears_of_others else message
 
     def _report(self, length: int) -> Report:
         part = self._part

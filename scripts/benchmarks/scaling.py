@@ -70,10 +70,11 @@ def agents(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
     memory = [point["peak"] / point["psi"] for point in points.values()]
     listed = ", ".join(f"{each[M] * 1e6:.0f}" for M in sizes)
     peaks = ", ".join(f"{multiple:.1f}" for multiple in memory)
+    within = max(memory) <= 25 and (quick or memory[-1] <= 12)  # few agents have small arrays beside large ones
     return [
         Row(f"CPU per agent at M = {', '.join(map(str, sizes))}", "", f"{listed} us", None),
         Row("its growth over M = 100", "at most 1.5", f"{growth:.2f}", growth <= 1.5),
-        Row("peak memory of a run over the size of psi, at the same M", "at most 25", peaks, max(memory) <= 25),
+        Row("peak memory of a run over the size of psi, at the same M", "25, and 12 at 10^5", peaks, within),
     ], points
 
 
@@ -144,7 +145,7 @@ def picture(by_agents: dict[int, Measured], by_horizon: dict[int, Measured], pat
     time_m.loglog(M, [point["seconds"] for point in by_agents.values()], "o-")
     time_m.set(title="Time of a run, T = 2^17", xlabel="agents M", ylabel="CPU seconds")
     memory_m.loglog(M, [point["peak"] / 2**20 for point in by_agents.values()], "o-", label="peak of a run")
-    memory_m.loglog(M, [25 * point["psi"] / 2**20 for point in by_agents.values()], "--", label="25 times psi")
+    memory_m.loglog(M, [12 * point["psi"] / 2**20 for point in by_agents.values()], "--", label="12 times psi")
     memory_m.set(title="Memory of a run, T = 2^17", xlabel="agents M", ylabel="MiB")
     memory_m.legend()
     time_t.semilogx(T, [1e3 * point["seconds"] / point["phases"] for point in by_horizon.values()], "o-", base=2)

@@ -71,19 +71,11 @@ def test_the_growth_of_fed_ucb_allows_for_the_noise_of_all_agents():
 # --- widths -----------------------------------------------------------------------------------------------------------
 
 
-def test_separate_ellipsoids_share_delta_and_a_stacked_one_shares_the_bound():
+def test_separate_ellipsoids_share_delta():
     growth = np.log([[4.0, 1.0]])  # two arms, the first of which was pulled
     separate = ellipsoid_width(growth, scale=2.0, **USUAL)
     expected = [2 * math.sqrt(math.log(4) + 2 * math.log(20)) + 1, 2 * math.sqrt(2 * math.log(20)) + 1]
     np.testing.assert_allclose(separate[0], expected)
-    stacked = ellipsoid_width(growth, scale=2.0, stacked=True, **USUAL)
-    np.testing.assert_allclose(stacked, [[2 * math.sqrt(math.log(4) + 2 * math.log(10)) + math.sqrt(2)]])
-
-
-def test_separate_and_stacked_ellipsoids_are_the_same_where_theta_is_common():
-    growth = np.log([[3.0], [5.0]])
-    args = {"scale": 1.3, **USUAL}
-    np.testing.assert_array_equal(ellipsoid_width(growth, **args), ellipsoid_width(growth, stacked=True, **args))
 
 
 def test_confidence_bounds_hold_in_more_runs_than_they_promise():
@@ -92,17 +84,16 @@ def test_confidence_bounds_hold_in_more_runs_than_they_promise():
     agents, arms, dim, steps = 400, 3, 2, 100
     theta = rng.normal(size=(agents, arms, dim))
     theta /= np.linalg.norm(theta, axis=2, keepdims=True)
-    for stacked in (False, True):
-        ridge, failed, rows = start(agents, arms, dim, 1.0), np.zeros(agents, dtype=bool), np.arange(agents)
-        for _ in range(steps):
-            psi = rng.uniform(-0.7, 0.7, size=(agents, arms, dim))
-            width = ellipsoid_width(ridge.growth, scale=1.0, stacked=stacked, **USUAL)
-            means, lengths = predictions(ridge, psi)
-            failed |= (np.einsum("nkd,nkd->nk", psi, theta) > means + width * lengths + 1e-12).any(axis=1)
-            arm = choose(ridge, psi, width)
-            reward = np.einsum("nd,nd->n", psi[rows, arm], theta[rows, arm]) + rng.normal(size=agents)
-            learn(ridge, arm, psi[rows, arm], np.ones(agents), reward)
-        assert failed.sum() <= 60
+    ridge, failed, rows = start(agents, arms, dim, 1.0), np.zeros(agents, dtype=bool), np.arange(agents)
+    for _ in range(steps):
+        psi = rng.uniform(-0.7, 0.7, size=(agents, arms, dim))
+        width = ellipsoid_width(ridge.growth, scale=1.0, **USUAL)
+        means, lengths = predictions(ridge, psi)
+        failed |= (np.einsum("nkd,nkd->nk", psi, theta) > means + width * lengths + 1e-12).any(axis=1)
+        arm = choose(ridge, psi, width)
+        reward = np.einsum("nd,nd->n", psi[rows, arm], theta[rows, arm]) + rng.normal(size=agents)
+        learn(ridge, arm, psi[rows, arm], np.ones(agents), reward)
+    assert failed.sum() <= 60
 
 
 def test_the_width_of_fed_lin_ucb_grows_with_what_agents_may_keep_to_themselves():

@@ -93,7 +93,8 @@ def test_the_prior_of_an_own_distribution_with_finite_support_is_exact() -> None
 @pytest.mark.parametrize("kind", [Square, Coin])
 @pytest.mark.parametrize("name", ["Fed-CI", "Fed-CI-Elimination", "Local-Thompson"])
 def test_policies_that_infer_the_context_play_with_an_own_distribution(kind: type[Square], name: str) -> None:
-    problem = fb.Linear(THETA, contexts=kind(CENTRES), feature_map=fb.Identity(3, 2), noise_std=0.3)
+    # <theta_a, c - centre> lies within 0.4 * (0.6 + 0.6), which is a proxy of 0.48^2.
+    problem = fb.Linear(THETA, contexts=kind(CENTRES), feature_map=fb.Identity(3, 2), noise_std=0.3, context_proxy=0.24)
     check_policy(fb.make_policy(name), problems={"own": problem})
     played, uniform = (
         fb.play(fb.HiddenContextBandit(problem, max_cycles=2000), fb.make_policy(policy), seed=1)

@@ -113,18 +113,6 @@ def test_the_difference_to_an_arm_has_the_moments_of_samples():
     np.testing.assert_allclose(hope, difference.clip(min=0).mean(axis=1), atol=0.02)
 
 
-def test_bounds_of_differences_hold_in_every_component_that_is_not_ignored():
-    # r_2 - r_1 has means 0, 5 and 50. What the arms share leaves a variance of (0.6 - 0.4)^2; their own are added.
-    weights = np.array([[0.9, 0.0999, 0.0001]])
-    mean = np.array([[[1.0, 1.0], [0.0, 5.0], [0.0, 50.0]]])
-    variance = np.array([[[0.6, 0.36], [3.6, 0.36], [0.6, 0.36]]])
-    factors = np.broadcast_to(np.array([[0.4], [0.6]]), (1, 3, 2, 1))
-    belief = Belief(np.log(weights), mean, variance, factors)
-    found = belief.most_above(np.array([0]), 2.0, 0.001)
-    np.testing.assert_allclose(found, [[0, 5 + 2 * np.sqrt(0.04 + 3.6 + 0.36)]])
-    np.testing.assert_allclose(belief.most_above(np.array([0]), 2.0, 0.2), [[0, 2.0]])
-
-
 def test_a_belief_without_any_uncertainty_stays_finite():
     belief = Belief(np.zeros((1, 1)), np.array([[[0.3, 0.1]]]), np.zeros((1, 1, 2)), np.zeros((1, 1, 2, 0)))
     found = belief.given(np.array([[5, 0]]), np.array([[1.0, 0.0]]), np.full((1, 2), 1e-12))

@@ -162,6 +162,31 @@ def test_without_a_guarantee_dis_lin_ucb_is_lin_hidden_and_with_one_its_bounds_a
     assert rounds.sides[0].scale == pytest.approx(np.sqrt(0.5 + 0.25))
 
 
+def stays(M, seed=0, T=150):
+    """Hidden contexts that stay the same, a theta for each arm, and nothing guaranteed."""
+    rng = np.random.default_rng(seed)
+    mu = fb.Gaussian(rng.uniform(-0.7, 0.7, (M, 8)), std=0.2)
+    return fb.make(
+        "fedbandit/Linear-v0", theta=rng.normal(size=(4, 2)), contexts=mu, feature_map=fb.Table(4, 2), max_cycles=T
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_closed_form_on_fixed_contexts_decides_as_the_general_engine(seed):
+    closed, general = (
+        recorded(stays(3, seed), fb.make_policy(name, threshold=5.0)) for name in ("DisLinUCB", "Lin-Hidden")
+    )
+    np.testing.assert_array_equal(closed[1], general[1])
+    assert talked(closed[0]).uploads == talked(general[0]).uploads != []
+
+
+def test_on_fixed_contexts_too_one_agent_that_never_speaks_is_kk_ucb():
+    arms = [recorded(stays(1), fb.make_policy(name))[1] for name in ("KK-UCB", "Local-UCB")]
+    for name in ("DisLinUCB", "Lin-Hidden"):
+        np.testing.assert_array_equal(recorded(stays(1), fb.make_policy(name, threshold=1e300))[1], arms[0])
+    assert not np.array_equal(*arms)
+
+
 # --- the oracle -------------------------------------------------------------------------------------------------------
 
 HIDDEN, REVEALED = {"delayed": False, "scale": np.sqrt(4 + 0.09)}, {"delayed": True, "scale": 0.3}

@@ -156,4 +156,4 @@ def test_an_installed_entry_point_is_known_to_a_new_process(tmp_path):
 def test_clients_of_a_federation_make_a_registered_environment():
     settings = Settings.simulated("Uniform", {}, "tests/TwoArms-v0", {"num_agents": 4, "max_cycles": 10}, seed=1)
     source = SimulatedRewards(np.array([1, 3]), settings.source())
-    assert list(source.view(settings.constants).agents) == [1, 3]
+    assert list(source.view(settings.constants, 0).agents) == [1, 3]

@@ -4,18 +4,21 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 from experiment_policies import small
 
 import fedbandit_envs as fb
 from fedbandit_envs import storage
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments import identity, provenance
+from fedbandit_envs.experiments.description import checksum
 from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.identity import run_identities
 
@@ -278,7 +281,14 @@ def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
         file.write_bytes(kept)
 
 
-def test_a_description_that_was_changed_by_hand_is_refused_by_readers(tmp_path: Path) -> None:
+def with_checksum(text: str) -> str:
+    """A changed description as a program could write it: with the checksum of its content."""
+    table = tomllib.loads(text)
+    del table["checksum"]
+    return tomli_w.dumps({"checksum": checksum(table), **table})
+
+
+def test_a_description_that_a_program_changed_is_refused_by_readers(tmp_path: Path) -> None:
     fb.run(small(), tmp_path, "serial")
     file = tmp_path / "experiment.toml"
     written = file.read_text()
@@ -288,10 +298,11 @@ def test_a_description_that_was_changed_by_hand_is_refused_by_readers(tmp_path: 
         ("dropout = 0.0", "dropout = 0.5"),
     ):
         assert old in written
-        file.write_text(written.replace(old, new))
-        with pytest.raises(FolderError, match=r"trial_000000\.npz: .* got one that is not as experiment\.toml says"):
+        file.write_text(with_checksum(written.replace(old, new)))
+        refused = r"trial_000000\.npz: .* got one that (is not as experiment\.toml says|this program did not write)"
+        with pytest.raises(FolderError, match=refused):
             fb.Result.load(tmp_path)
-    file.write_text(written.replace("seed = 3", "seed = 4"))
+    file.write_text(with_checksum(written.replace("seed = 3", "seed = 4")))
     with pytest.raises(FolderError, match=r"experiment\.toml: expected runs of seed 4, got those of 3"):
         fb.Result.load(tmp_path)
 
@@ -313,7 +324,7 @@ def test_folders_of_an_earlier_layout_are_refused_in_one_line(
 
 def test_an_experiment_file_that_no_run_wrote_is_refused(tmp_path: Path) -> None:
     small().write(tmp_path / "experiment.toml")
-    with pytest.raises(FolderError, match=r"one that can't be used .*expected results of format 3, got no format"):
+    with pytest.raises(FolderError, match=r"one that can't be used .*expected results of format 4, got no format"):
         fb.run(small(), tmp_path, "serial")
 
 

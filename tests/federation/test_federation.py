@@ -9,7 +9,7 @@ from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinato
 from playable import home
 from refusals import assert_refused
 
-from fedbandit_envs import ProtocolError, ServerSide, policy_names
+from fedbandit_envs import ProtocolError, ServerSide, play, policy_names
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
@@ -19,30 +19,53 @@ from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, partner_of
 from fedbandit_envs.protocol.registry import policy_class
+from fedbandit_envs.rounds.faults import Faults
 
 NAMES = [name for name in policy_names() if not name.startswith("Test-")]
 REGISTERED = [name for name in NAMES if not policy_class(name).shares_arms]  # those play another kind of environment
 PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers"]
-# The clients of a federation know a server only, and contexts that stay.
-POLICIES = [name for name in REGISTERED if name not in PEERS and home(name)[0] == "hidden contexts"]
-EACH_STEP_A_TURN = ["Async-LinUCB", "DisLinUCB", "FedLinUCB", "Lin-Hidden", "Residual-LinUCB", "Weighted-DisLinUCB"]
+# The clients of a federation know contexts that stay.
+POLICIES = [name for name in REGISTERED if home(name)[0] == "hidden contexts"]
+EACH_STEP_A_TURN = ["Async-LinUCB", "DisLinUCB", "FedLinUCB", "Lin-Hidden", "Residual-LinUCB"]
+EACH_STEP_A_TURN += ["Pooled-UCB", "Weighted-DisLinUCB"]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
 def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequence[Sequence[int]]) -> None:
-    of = settings(name, max_cycles=40 if name in EACH_STEP_A_TURN else 300)
+    of = settings(name, max_cycles=14 if name in PEERS else 20 if name in EACH_STEP_A_TURN else 300)
     loop = Loop(of, blocks)
     coordinator = federated(loop)
     assert_same(loop, coordinator, in_process(of))
     assert coordinator.faults == []
 
 
-@pytest.mark.parametrize("name", PEERS)
-def test_a_policy_that_talks_to_peers_is_refused(name: str) -> None:
-    assert_refused(lambda: settings(name), "talks to a server or to nobody", "network='ring'")
-    read = {**settings("Uniform").config(), "policy": name}
-    assert_refused(lambda: Settings.of(read).make_policy(), "talks to a server or to nobody")
+def test_a_policy_that_talks_to_peers_needs_a_network() -> None:
+    assert_refused(lambda: settings("coop-UCB2", network=None), "network: expected one", "network='ring'")
+    assert_refused(lambda: settings("coop-UCB2", network="rings"), "did you mean 'ring'")
+    config = settings("coop-UCB2").config()
+    assert_refused(lambda: Settings.of({**config, "network": ""}).graph, "network: expected one", "network='ring'")
+    assert_refused(lambda: Settings.of({**config, "network": "{"}), "run-config: expected pairs of agents in JSON")
+    assert_refused(lambda: Settings.of({**config, "network": "[[0, 1]]"}).graph, "a connected graph, got 5 pieces")
+
+
+def test_a_random_network_is_the_one_of_a_run_with_the_same_seed() -> None:
+    of = settings("GosInE", network="erdos-renyi:0.6", max_cycles=30)
+    loop = Loop(of, SEVERAL)
+    history = play(of.make_environment(), of.make_policy(), seed=of.seed, network="erdos-renyi:0.6", record=True)
+    assert_same(loop, federated(loop), history)
+
+
+@pytest.mark.parametrize("name", ["coop-UCB2", "Gossip-UCB", "DCB"])
+def test_a_client_that_fails_neither_sends_to_its_neighbours_nor_hears_them(name: str) -> None:
+    of = settings(name, max_cycles=14)
+    loop = Loop(of, EACH_ITS_OWN)
+    loop.dead = {(2, 3), (2, 4), (4, 7)}
+    coordinator = federated(loop)
+    silent = name == "Gossip-UCB"  # there is no round after its start
+    rounds = {2: [3 - silent, 4 - silent], 4: [7 - silent]}
+    assert_same(loop, coordinator, in_process(of, Faults(schedule=rounds)))
+    assert [(fault.agent, fault.round) for fault in coordinator.faults] == [(a, r) for a in rounds for r in rounds[a]]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +81,7 @@ def test_other_kinds_of_contexts_too(arguments: dict[str, object]) -> None:
 def test_a_client_holds_its_own_rows_alone() -> None:
     of = settings("Fed-PECD")
     source = SimulatedRewards(np.array([4, 1]), of.source())
-    view = source.view(of.constants)
+    view = source.view(of.constants, 0)
     assert view.agents.tolist() == [4, 1]
     assert view.psi.shape == (2, 4, 3)
     assert view.truth is None
@@ -99,7 +122,7 @@ def test_a_client_plays_plans_in_unsigned_numbers_too() -> None:
 def test_a_client_of_other_constants_is_refused() -> None:
     one, other = settings("Fed-PECD"), settings("Fed-PECD", max_cycles=77)
     with pytest.raises(ValueError, match="constants: expected those of the simulated environment"):
-        SimulatedRewards(np.array([0]), one.source()).view(other.constants)
+        SimulatedRewards(np.array([0]), one.source()).view(other.constants, 0)
 
 
 def test_a_client_is_paid_by_the_reward_source_that_it_names_itself(tmp_path: Path) -> None:

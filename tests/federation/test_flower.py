@@ -67,6 +67,24 @@ def test_a_federation_over_flower_plays_as_one_process_bit_for_bit(
     assert addresses == set()  # in the network of this machine; Flower's programs have one of their own
 
 
+def test_over_flower_the_server_is_a_mere_relay_between_peers(out: Path) -> None:
+    run = settings("coop-UCB2", num_agents=3, num_arms=3, max_cycles=8, network="path")
+    history = federate(run, [[2, 0], [1]], out=out)
+    assert_same_history(history, in_process(run))
+    assert history.ledger.scalars == history.ledger.scalars_peer == 5 * 6 * 4  # 5 rounds, 2 K numbers, 4 directed edges
+
+
+def test_contexts_that_change_are_shown_to_the_processes_of_flower_at_each_step(out: Path) -> None:
+    arguments = {"num_agents": 2, "num_arms": 3, "max_cycles": 4, "members": 3}
+    run = Settings.simulated("DisLinUCB", {"threshold": 2.0}, "fedbandit/Forecast-v0", arguments, seed=0)
+    history = federate(run, 2, out=out)
+    expected = in_process(run)
+    assert_same_history(history, expected)
+    assert history.regret().tobytes() == expected.regret().tobytes()
+    assert history.ledger.rounds > 0
+    assert history.faults == ()
+
+
 @pytest.mark.parametrize("content", [b"", b"no key", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
 def test_a_stranger_whose_key_is_none_is_a_stranger_and_no_error(content: bytes) -> None:
     from fedbandit_envs.federation.keys import fingerprint_of_pem

@@ -18,10 +18,9 @@ SEVERAL = [[4, 5], [2, 0, 1], [3]]  # the agents of each client: some, in any or
 Tamper = Callable[[Packet], Packet | str]
 
 
-def settings(policy: str = "Fed-PECD", *, seed: int = 3, **arguments: Any) -> Settings:
-    return Settings.simulated(
-        policy, {}, "fedbandit/Synthetic-v0", {"num_agents": 6, "num_arms": 4, "max_cycles": 300, **arguments}, seed
-    )
+def settings(policy: str = "Fed-PECD", *, seed: int = 3, network: Any = "ring", **arguments: Any) -> Settings:
+    problem = {"num_agents": 6, "num_arms": 4, "max_cycles": 300, **arguments}
+    return Settings.simulated(policy, {}, "fedbandit/Synthetic-v0", problem, seed, network)
 
 
 class Loop:
@@ -50,7 +49,8 @@ class Loop:
 
     def client(self, node: int) -> Client:
         source = SimulatedRewards(self.blocks[node], self.settings.source())
-        client = Client(self.settings.make_policy(), self.settings.constants, source, run=self.settings.run)
+        of = self.settings
+        client = Client(of.make_policy(), of.constants, source, run=of.run, network=of.graph)
         if node in self.states:
             client.restore(storage.from_bytes(self.states[node], "state"))
         return client
@@ -78,7 +78,8 @@ class Loop:
 
 def coordinator_of(loop: Loop, **options: Any) -> Coordinator:
     of = loop.settings
-    return Coordinator(of.make_policy(), of.server_view, loop, run=of.run, owners=loop.owners, **options)
+    relay = of.relay()
+    return Coordinator(of.make_policy(), of.server_view, loop, run=of.run, owners=loop.owners, relay=relay, **options)
 
 
 def federated(loop: Loop, **options: Any) -> Coordinator:
@@ -89,7 +90,8 @@ def federated(loop: Loop, **options: Any) -> Coordinator:
 
 
 def in_process(of: Settings, faults: Faults | None = None) -> History:
-    return play(of.make_environment(), of.make_policy(), seed=of.seed, record=True, faults=faults)
+    env, policy = of.make_environment(), of.make_policy()
+    return play(env, policy, seed=of.seed, record=True, faults=faults, network=of.graph)
 
 
 def assert_same(loop: Loop, coordinator: Coordinator, history: History) -> None:

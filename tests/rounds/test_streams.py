@@ -257,15 +257,6 @@ def test_a_policy_of_revealed_contexts_needs_them():
         assert_refused(lambda change=change: fb.play(make(change), KKUCBObserved(), seed=0), "reveal='after'")
 
 
-def test_a_federation_refuses_contexts_that_change():
-    from fedbandit_envs.federation.settings import Settings
-
-    arguments = {"num_agents": 3, "max_cycles": 10, "context": "streaming"}
-    assert_refused(
-        lambda: Settings.simulated("KK-UCB", {}, "fedbandit/Synthetic-v0", arguments, seed=0), "in a federation"
-    )
-
-
 def test_a_plan_can_not_reach_into_the_next_segment():
     env = make("pieces")
     env.reset(seed=0)

@@ -141,7 +141,7 @@ def test_what_a_mask_leaves_out_does_not_cross():
     message = Message("means", {"means": means}, np.arange(5, 105), {"means": mask})
     parts = packed(slim(message))
     assert sum(len(memoryview(part).cast("B")) for part in parts) < 2000 < message.arrays["means"].nbytes
-    again = whole(unpacked([bytes(part) for part in parts]))
+    again = whole([unpacked([bytes(part) for part in parts])])
     np.testing.assert_array_equal(again["means"], message["means"], strict=True)
     np.testing.assert_array_equal(again.present["means"], mask, strict=True)
     np.testing.assert_array_equal(again.agents, message.agents, strict=True)

@@ -25,7 +25,7 @@ NUMBERED = (
     *("Gossip-UCB", "Private-Gossip-UCB", "Dec-UCB", "GosInE", "DCB"),
     *("DELB", "Feature-Selection"),
 )
-FEW_ROUNDS = ("Multi-Round", "One-Round", "Limited-Interaction")  # far apart
+FEW_ROUNDS = ("Fed-CI-Elimination", "Multi-Round", "One-Round", "Limited-Interaction")  # one, or far apart
 
 ALL = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
 # Policies for shared arms play another kind of environment, and are tested with it.

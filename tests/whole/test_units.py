@@ -19,6 +19,7 @@ NAMES = [
 IN_UNITS_OF_THEIR_OWN = {
     "Local-UCB": "its bonus sqrt(2 ln(1 + n ln^2 n) / t) is for noise of scale 1",
     "KK-UCB": "the spread of a hidden context adds at most 4 to the variance of rewards within [-1, 1]",
+    "Lin-Hidden": "as KK-UCB",
     "Multi-Round": "its intervals begin with length 1, the range of rewards within [0, 1]",
 }
 IN_UNITS = ("sigma", "theta_bound")  # parameters: the noise scale, and a bound on ||theta||
