@@ -110,9 +110,8 @@ class DCBAgents(PeerAgents):
     def hear(self, down: Message | None) -> None:
         """Average the queue with that of another agent; what is old enough is used from now on."""
         if down is not None:
-            heard = down.present["queue"][:, 0]
-            self.queue = self.queue.copy()
-            self.queue[heard] = (self.queue[heard] + down["queue"][heard, 0]) / 2
+            self.queue += down["queue"][:, 0]  # 0 for those who have heard nobody
+            self.queue *= np.where(down.present["queue"], 0.5, 1.0)[..., None, None, None]
         if self.queue.shape[1] > longest_queue(self.view.constants.num_agents, self.steps):
             self.known = self.known + self.queue[:, 0]
-            self.queue = self.queue[:, 1:].copy()
+            self.queue = self.queue[:, 1:]

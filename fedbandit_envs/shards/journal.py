@@ -10,7 +10,7 @@ _SIZE = struct.Struct("<Q")
 
 
 class Journal:
-    """The requests to one shard since the last snapshot, in a temporary file without a name.
+    """The last snapshot of one shard and the requests to it since then, in a temporary file without a name.
 
     >>> journal = Journal()
     >>> journal.add([b"plan", b"1"])

@@ -1,5 +1,6 @@
 """One shard as the driver sees it: it is asked, it answers, and it is made anew when its process has died."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,6 @@ class Keeper:
     kind: HostKind  #: where the shard lives
     task: bytes  #: the pickle of its `ShardTask`
     losses: int = 0  #: how often its process has died
-    _saved: State | None = None  # the state before the first request of the journal
     _journal: Journal = field(default_factory=Journal)
     _begun: Parts | None = None  # the request that made the agent side; a state can be restored only after it
     _looking: Parts | None = None  # the last request, if it changes nothing and so is not in the journal
@@ -50,18 +50,17 @@ class Keeper:
         self._open().send(self._looking)
 
     def save(self) -> State:
-        """The state of the shard, which is kept as the one to go on from."""
+        """The state of the shard, which a new one starts from."""
         self.look("snapshot")
         state: State = self.answer()
-        self._saved = state
         self._journal.clear()
+        self._journal.add(packed(("restore", state)))
         return state
 
     def restore(self, state: State) -> None:
         """Let the shard take over a state."""
-        self._saved, self._looking = state, None
         self._journal.clear()
-        self._open().send(packed(("restore", state)))
+        self.ask("restore", state)
         self.answer()
 
     def answer(self) -> Any:
@@ -92,15 +91,23 @@ class Keeper:
     def _catch_up(self) -> None:
         """Start the shard anew, and bring it to where the answer that is missing can be received."""
         self._host = self.kind.make(self.task)
-        requests = [] if self._begun is None else [self._begun]
-        if self._saved is not None:
-            requests.append(packed(("restore", self._saved)))
-        requests += [*self._journal, *([] if self._looking is None else [self._looking])]
+        last: Parts | None = None
         with suppress(ShardLost):  # the caller hears of it when it asks for the answer
-            for request in requests[:-1]:
-                self._host.send(request)
-                self._host.receive()
-            self._host.send(requests[-1])
+            for request in self._all_requests():
+                if last is not None:
+                    self._host.send(last)
+                    self._host.receive()
+                last = request
+            assert last is not None
+            self._host.send(last)
+
+    def _all_requests(self) -> Iterator[Parts]:
+        """What a new shard must be asked, the request whose answer is missing at last."""
+        if self._begun is not None:
+            yield self._begun
+        yield from self._journal
+        if self._looking is not None:
+            yield self._looking
 
     def close(self) -> None:
         """End the shard."""

@@ -41,3 +41,11 @@ def test_an_audit_plays_on_the_network(capsys: pytest.CaptureFixture[str]) -> No
 def test_peers_without_a_network_are_refused_with_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *QUICK, "--policy", "Gossip-UCB", "--executor", "serial", "--dry-run"]) == 2
     assert "--network" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("network", "words"), [([], "network: expected one"), (["--network", "rings"], "'ring'")])
+def test_a_federation_of_peers_without_a_network_of_its_agents_is_refused(
+    network: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["federate", "--policy", "coop-UCB2", "--agents", "3", "--set", "max_cycles=9", *network]) == 2
+    assert words in capsys.readouterr().err

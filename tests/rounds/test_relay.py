@@ -181,7 +181,7 @@ def test_a_state_of_another_network_is_refused():
         other.restore(rounds.snapshot())
 
 
-@pytest.mark.parametrize("policy", ["coop-UCB2", "DDUCB", "Gossip-UCB"])
+@pytest.mark.parametrize("policy", ["coop-UCB2", "Gossip-UCB", "GosInE", "DCB"])
 def test_the_audit_finds_the_accounts_of_peers_in_order(policy):
     history = fb.play(bandit(), fb.make_policy(policy), seed=0, network="ring", record=True)
     found = fb.audit(history)

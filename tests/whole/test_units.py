@@ -20,9 +20,12 @@ IN_UNITS_OF_THEIR_OWN = {
     "Local-UCB": "its bonus sqrt(2 ln(1 + n ln^2 n) / t) is for noise of scale 1",
     "KK-UCB": "the spread of a hidden context adds at most 4 to the variance of rewards within [-1, 1]",
     "Lin-Hidden": "as KK-UCB",
+    "DCB": "as KK-UCB",
+    "Private-FedLinUCB": "its noise covers x x^T and x y together, so it depends on the unit of y",
     "Multi-Round": "its intervals begin with length 1, the range of rewards within [0, 1]",
 }
-IN_UNITS = ("sigma", "theta_bound")  # parameters: the noise scale, and a bound on ||theta||
+# Parameters: the noise scale, a bound on ||theta||, and the range to which rewards are clipped.
+IN_UNITS = ("sigma", "theta_bound", "low", "high")
 LEARN_UNITS = ("Fed-CI", "Fed-CI-Elimination", "Exact-Thompson", "Federated-Thompson", "Local-Thompson")
 
 
