@@ -27,7 +27,7 @@ PEERS = [name for name in REGISTERED if partner_of(policy_class(name)) == "peers
 # The clients of a federation know contexts that stay.
 POLICIES = [name for name in REGISTERED if home(name)[0] == "hidden contexts"]
 EACH_STEP_A_TURN = ["Async-LinUCB", "DisLinUCB", "FedLinUCB", "Lin-Hidden", "Residual-LinUCB"]
-EACH_STEP_A_TURN += ["Pooled-UCB", "Weighted-DisLinUCB"]
+EACH_STEP_A_TURN += ["FedUCB", "Pooled-UCB", "Private-FedLinUCB", "Weighted-DisLinUCB"]
 
 
 @pytest.mark.parametrize("name", POLICIES)

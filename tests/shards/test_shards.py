@@ -1,5 +1,7 @@
 """One run over shards is the run in one process, byte for byte."""
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 
 import numpy as np
@@ -177,3 +179,37 @@ def test_an_error_in_a_shard_is_the_error_of_the_run():
     for shards in (None, 2):
         with pytest.raises(ValueError, match="follows contexts which change"):
             fb.play(env, fb.make_policy("Fed-PECD"), seed=0, shards=shards, executor="serial")
+
+
+SCRIPT = """
+from dataclasses import dataclass
+import numpy as np
+import fedbandit_envs as fb
+
+class Stubborn(fb.StepAgents):
+    def choose(self):
+        return np.full(len(self.view.agents), 2, dtype=np.int64)
+
+    def learn(self, outcome):
+        pass
+
+    def observe(self, view):
+        self.view = view
+
+@dataclass(frozen=True)
+class Mine(fb.Policy):
+    def agents(self, view):
+        return Stubborn(view)
+
+fb.REGRETS["mine"] = fb.Regret(lambda one: one.means.max(axis=1, keepdims=True) - one.means, "x", "y", by_agent=True)
+env = fb.make("Synthetic", num_agents=5, max_cycles=10, context="streaming")
+one, two = (fb.play(env, Mine(), seed=0, shards=shards) for shards in (None, 2))
+assert (one.pulls == two.pulls).all() and (one.regret("mine") == two.regret("mine")).all()
+"""
+
+
+@pytest.mark.slow
+def test_a_script_may_have_a_policy_and_a_regret_of_its_own_and_no_main_guard(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
