@@ -1,4 +1,4 @@
-"""Differential privacy of running sums: clipping, Gaussian noise, a binary tree over releases, and the budget.
+"""Differential privacy of running sums: clipping, noise, a binary tree over releases, and the budget.
 
 Agents report sums of x x^T and x y again and again. Noise that is fresh in every report would cost more budget with
 each report, and noise that is drawn once could be subtracted. The binary tree lies between: release k is the sum of
@@ -179,7 +179,8 @@ def report_noise(draws: RowDraws, std: float, *shape: int) -> tuple[FloatArray, 
 def laplace_noise(draws: RowDraws, scale: float, *shape: int) -> FloatArray:
     """Laplace noise (n, *shape) of a scale b, whose standard deviation is sqrt(2) b.
 
-    It makes a number that one observation moves by at most D private, with epsilon = D / b and no delta.
+    It makes a number that one observation moves by at most D private, with epsilon = D / b and no delta. The epsilons
+    of several numbers add up: m nodes of a tree spend m D / b.
 
     >>> from fedbandit_envs.seeding import Randomness, Stream
     >>> draws = Randomness(seed=0, stream=Stream.POLICY, num_agents=5).draws(1)
@@ -216,8 +217,11 @@ def noisy_node(sums: FloatArray, release: int, batch: FloatArray, noise: FloatAr
     [1.0, 3.0, 4.0]
     """
     level = _checked_level(release, len(sums))
-    sums[level] = sums[:level].sum(axis=0) + batch
-    return sums[level] + noise
+    total = batch
+    for below in sums[:level]:  # one by one: a sum over an axis may add in another order for other numbers of agents
+        total = total + below
+    sums[level] = total
+    return total + noise
 
 
 def running_sum(nodes: FloatArray, release: int, node: FloatArray) -> FloatArray:

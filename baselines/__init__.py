@@ -16,9 +16,11 @@ from fedbandit_baselines.linear.delb import DELB
 from fedbandit_baselines.linear.dis_lin_ucb import DisLinUCB
 from fedbandit_baselines.linear.feature_selection import FeatureSelection
 from fedbandit_baselines.linear.fed_lin_ucb import FedLinUCB
+from fedbandit_baselines.linear.fed_ucb import FedUCB
 from fedbandit_baselines.linear.kk_ucb import KKUCB, KKUCBObserved
 from fedbandit_baselines.linear.lin_delayed import LinDelayed
 from fedbandit_baselines.linear.lin_hidden import LinHidden
+from fedbandit_baselines.linear.private_fed_lin_ucb import PrivateFedLinUCB
 from fedbandit_baselines.linear.residual_lin_ucb import ResidualLinUCB
 from fedbandit_baselines.linear.weighted_dis_lin_ucb import WeightedDisLinUCB
 from fedbandit_baselines.multi_armed_ucb import UCB1, PooledUCB
@@ -26,7 +28,7 @@ from fedbandit_baselines.one_round import OneRound
 from fedbandit_baselines.orch_explore import OrchExplore
 from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
-from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson
+from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson, ThetaTold
 from fedbandit_baselines.ucb import LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
 
@@ -50,6 +52,7 @@ __all__ = [
     "Fed2UCB",
     "FedLinUCB",
     "FedPE",
+    "FedUCB",
     "FederatedThompson",
     "GosInE",
     "GossipUCB",
@@ -64,9 +67,11 @@ __all__ = [
     "Oracle",
     "OrchExplore",
     "PooledUCB",
+    "PrivateFedLinUCB",
     "PrivateGossipUCB",
     "ResidualLinUCB",
     "SharedThetaFedPE",
+    "ThetaTold",
     "Uniform",
     "WeightedDisLinUCB",
 ]

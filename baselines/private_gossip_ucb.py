@@ -47,6 +47,11 @@ class PrivateGossipUCB(GossipUCB):
         if not self.low < self.high:
             raise ValueError(f"high: expected a number above low = {self.low:g}, got {self.high:g}")
 
+    @property
+    def privacy(self) -> tuple[float, float] | None:
+        """The budget (epsilon, 0) of what an agent sends, for one of its rewards; None without noise."""
+        return None if self.epsilon == math.inf else (self.epsilon, 0.0)
+
     def agents(self, view: View) -> "PrivateGossipUCBAgents":
         """Agents that gossip over one edge at a time, with noise."""
         return PrivateGossipUCBAgents(self, view)

@@ -9,7 +9,8 @@ from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
 from fedbandit_envs.contexts.features import Table
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
-from fedbandit_envs.protocol.plans import Feedback
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import ServerSide, SilentServer
 
 
@@ -17,8 +18,9 @@ from fedbandit_envs.protocol.policy import ServerSide, SilentServer
 class ExactThompson(FedCI):
     """Federated Thompson sampling with known contexts: what Fed-CI would be with nothing left to infer.
 
-    Use it as the bound that Fed-CI can hope for: the distance between the two is the price of the hidden context. It
-    needs `observe="context"`, and sends the same messages as Fed-CI.
+    Use it beside Fed-CI to see the price of the hidden context; `ThetaTold` shows the price of the unknown theta. It is
+    no bound that Fed-CI could reach with many agents, each of whom must still find its own bias. It needs
+    `observe="context"`, and sends the same messages as Fed-CI.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
@@ -89,3 +91,48 @@ class LocalAgents(FedCIAgents):
             squares, freedom = np.split(self.residuals, 2, axis=1)
             self.sigma = self.policy.corrected_sigma(self.view.constants, squares, freedom)
             self.form_prior()
+
+
+@dataclass(frozen=True)
+class ThetaTold(LocalThompson):
+    """Thompson sampling with theta known and the context hidden: what Fed-CI would be with a perfect server.
+
+    Use it as the bound that Fed-CI comes near to with many agents: each agent must still find its own bias, however
+    many there are. It is no learner of theta, which it is shown. Nothing is sent.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
+    >>> history = fb.play(env, fb.make_policy("Theta-Told"), seed=0)
+    >>> history.ledger.messages
+    0
+    """
+
+    observes: ClassVar[str] = "theta"
+
+    def first_plan(self, constants: Constants) -> int:
+        """One step: agents can decide from the first on."""
+        return 1
+
+    def agents(self, view: View) -> "ToldAgents":
+        """Agents that know theta and never speak."""
+        return ToldAgents(self, view)
+
+
+class ToldAgents(LocalAgents):
+    """Agents of Theta-Told, whose belief about theta is certain."""
+
+    def __init__(self, policy: ThetaTold, view: View):
+        super().__init__(policy, view)
+        assert view.theta is not None
+        self.told, self.theta = True, view.theta
+        self.V = np.zeros(self.V.shape)
+        size = np.sqrt(np.einsum("ad,ad->", self.theta, self.theta) / self.theta.size)
+        self.scale = np.full(self.scale.shape, size)
+        self.form_prior()
+
+    def plan(self, down: Message | None, remaining: int) -> Plan:
+        """The posterior decides from the first step on."""
+        if remaining == self.view.constants.horizon:
+            self.plan_end = self.phase_end
+            return self.chosen(self.posterior(), self.plan_end, remaining)
+        return super().plan(down, remaining)

@@ -19,7 +19,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.validation import whole_number
 
 Size = int | tuple[int, ...]
-GROUP = 4096  # so many agents get their random numbers from one generator
+GROUP = 4096  # how many agents get their random numbers from one generator
 
 
 class Stream(IntEnum):

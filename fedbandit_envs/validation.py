@@ -193,10 +193,10 @@ def nearest(name: Any, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """A text in which escapes, lone surrogates and all else that can't be printed are written out.
+    r"""A text in which escapes, lone surrogates and all else that can't be printed are written out.
 
-    >>> visible("\x1b[31mred")
-    '\\\\x1b[31mred'
+    >>> print(visible("\x1b[31mred"))
+    \x1b[31mred
     """
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 

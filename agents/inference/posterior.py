@@ -169,7 +169,7 @@ def _positive_part(mean: FloatArray, std: FloatArray) -> FloatArray:
     """E[max(x, 0)] for normal x with this mean and standard deviation."""
     from scipy.special import ndtr
 
-    ratio = mean / np.maximum(std, _TINY)
-    with np.errstate(over="ignore"):  # the square may overflow; exp(-inf) is then 0, which is right
+    with np.errstate(over="ignore"):  # the ratio or its square may overflow; exp(-inf) is then 0, which is right
+        ratio = mean / np.maximum(std, _TINY)
         density = np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     return std * density + mean * ndtr(ratio)

@@ -106,14 +106,14 @@ def fed_ucb_threshold(horizon: int, dim: int, rmin: float, rmax: float, feature_
 
 
 def fed_ucb_growth(V: FloatArray, synchronised: FloatArray, num_agents: int, rmin: float, rmax: float) -> FloatArray:
-    """What FedUCB compares in place of the growth of DisLinUCB, (n,), after Dubey and Pentland (2020); recalled.
+    """What FedUCB compares in place of the growth of DisLinUCB, (n, ...), after Dubey and Pentland (2020); recalled.
 
     It is ln det(V + M (rmax - rmin) I) - ln det S, where S is what all agents know since the last synchronisation. It
     reads raw data, so the times of synchronisation leak: FedUCB is not private, as Zhou and Chowdhury (2024) found.
 
     Args:
-        V: (n, d, d) S and the agent's own data since then, the newest observation included.
-        synchronised: (n, d, d) S, with its noise and shift.
+        V: (n, ..., d, d) S and the agent's own data since then, the newest observation included.
+        synchronised: (..., d, d) S, with its noise and shift.
         num_agents: M.
         rmin: the smallest eigenvalue of one agent's noise, with its shift.
         rmax: the largest one.

@@ -145,7 +145,8 @@ def sends(run: Shown) -> str:
     rows: dict[tuple[str, str, str], int] = {}
     peers = partner_of(type(history.policy)) == "peers"
     if peers:
-        rows["to each neighbour", *form_between_peers(run)] = ledger.rounds
+        kind, arrays, drawn = form_between_peers(run)
+        rows["to one neighbour at most" if drawn else "to each neighbour", kind, arrays] = ledger.rounds
     for exchange in history.exchanges or ():
         for direction, message in (("to the server", exchange.up), ("to the agents", exchange.down)):
             if message is not None:
@@ -166,12 +167,20 @@ In all {ledger.rounds} rounds, {crossed}. Every scalar is counted by
 """
 
 
-def form_between_peers(run: Shown) -> tuple[str, str]:
-    """The kind and the arrays of what neighbours send each other, from the last message of a short run."""
+def form_between_peers(run: Shown) -> tuple[str, str, bool]:
+    """The kind and the arrays of what neighbours send each other, and whether all arrays go to one neighbour at most.
+
+    They are those of the last message of a short run.
+    """
     policy = run.history.policy
     short = fb.play(run.home.env(policy, steps=100), policy, seed=0, record=True, network=network_of(policy))
     message = [exchange.down for exchange in short.exchanges or () if exchange.down is not None][-1]
-    return message.kind, arrays_of(message, rows=2)  # what arrives has an axis for the receiver and one for the sender
+    drawn = set(message.arrays) <= set(policy.delivery)
+    return (
+        message.kind,
+        arrays_of(message, rows=2),
+        drawn,
+    )  # what arrives has an axis for the receiver and one for the sender
 
 
 def arrays_of(message: fb.Message, rows: int = 1) -> str:

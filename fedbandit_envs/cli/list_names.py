@@ -16,6 +16,7 @@ _NEEDS = {
     "context": "must be shown the contexts",
     "delayed": "must be shown each context after its step",
     "truth": "must be shown the true means",
+    "theta": "must be shown theta",
 }
 _TALKS = {"server": "talks to a server", "peers": "talks to peers", "nobody": "talks to nobody"}
 

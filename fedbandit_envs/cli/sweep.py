@@ -45,9 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_MOST_ADVICE = 2  # lines of advice that are shown: in the other settings they are much the same
+
+
 def run(options: argparse.Namespace) -> int:
     """Run the sweep, show its table, and draw regret against the parameters."""
     from fedbandit_envs.cli.tables import show_summary
+    from fedbandit_envs.experiments.advice import advice
     from fedbandit_envs.experiments.folder import finished_runs
     from fedbandit_envs.experiments.sweeps import grid, point_name, sweep, sweep_table
     from fedbandit_envs.experiments.text import write_table
@@ -67,16 +71,22 @@ def run(options: argparse.Namespace) -> int:
         return 0
     results = sweep(experiment, over, options.out, executor_of(options), force=options.force, timeout=options.timeout)
     table = sweep_table(list(over), results)
+    said = [f"{point_name(tuple(over), point)}: {line}" for point, one in results.items() for line in advice(one)]
+    lines = ["", *said[:_MOST_ADVICE]]
+    if len(said) > _MOST_ADVICE:
+        lines.append(f"and {len(said) - _MOST_ADVICE} more such lines")
     if options.out is None:
         show_summary(table, first=tuple(over))
-        print("\nnothing was kept; --out FOLDER keeps the results and draws a figure")
+        print(*lines, sep="\n")
+        print("nothing was kept; --out FOLDER keeps the results and draws a figure")
         return 0
     out = Path(options.out)  # all is written before the first line is printed: the reader of the output may leave
     written = [write_table(table, out / "sweep.csv")]
     written += plotting.save(regret_over_grid(results, list(over)), out / "sweep")
     names = ", ".join(path.name for path in written)
     show_summary(table, first=tuple(over))
-    print(f"\nwritten to {out}: {names}, and a folder of results for each of {len(results)} settings")
+    print(*lines, sep="\n")
+    print(f"written to {out}: {names}, and a folder of results for each of {len(results)} settings")
     print(f"next: fedbandit compare {out}, fedbandit plot {out} --kind paper_regret")
     return 0
 

@@ -39,7 +39,7 @@ class PlannedBandit(EpisodicBandit):
         """What the agents know, in arrays, for policies.
 
         Args:
-            observe: "distribution", "context" or "truth"; None: what the environment shows.
+            observe: "distribution", "context", "truth" or "theta"; None: what the environment shows.
         """
         episode, observe = self.episode, observe or self.observe
         if observe not in self._views:

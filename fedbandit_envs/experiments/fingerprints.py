@@ -83,7 +83,7 @@ class Fingerprint:
         self._own = own
         self._digest = hashlib.sha256()
         self._seen: dict[int, int] = {}  # the order in which objects were met, by their ids
-        self._kept: list[Any] = []  # these objects: the id of one that is gone could be that of another
+        self._kept: list[Any] = []  # keeps objects alive: the id of one that is gone could be given to another
         self.modules: set[str] = set()  #: the author's own modules that were met, and whose text decides too
         self.unknown: list[str] = []  #: the types of objects whose content could not be read
 

@@ -89,7 +89,7 @@ class RunFolder:
         self._seeds = experiment.trial_seed
         self._audited = experiment.audited
         self._settings = experiment.resolved().arguments
-        self._provenances: list[dict[str, str]] = []  # of all runs that were loaded or saved
+        self._provenances: list[dict[str, str]] = []  # what computed each run that was loaded or saved
         make_folder(path)
         refuse_old_layout(path)
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.experiments.trials import Record
+from fedbandit_envs.experiments.trials import PRIVACY, Record
 from fedbandit_envs.rounds.ledger import COUNTS
 
 _RECORD = {"steps", "curves", "curve_rows", "agents", "agent_rows", "totals"}
@@ -30,7 +30,7 @@ def check_form(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     _check(_is_count(tree["trial"]), "trial: expected a whole number from 0 on")
     record = tree["record"]
     _check(isinstance(record, Mapping), "record: expected a table")
-    _check_names("record", record, _RECORD | ({"audit"} & record.keys()))
+    _check_names("record", record, _RECORD | ({"audit", "privacy"} & record.keys()))
     steps, horizon = record["steps"], settings.get("max_cycles")
     _check(_is_array(steps, "i", 1) and bool((np.diff(steps, prepend=0) > 0).all()), "steps: expected growing steps")
     _check(horizon is None or steps[-1] == horizon, f"steps: expected the last one at {horizon}")
@@ -45,6 +45,17 @@ def check_form(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     _check_names("totals", totals, {*COUNTS, "rounds"})
     _check(all(map(_is_count, totals.values())), "totals: expected whole numbers from 0 on")
     _check_audit(record)
+    _check_privacy(record)
+
+
+def _check_privacy(record: Record) -> None:
+    if "privacy" not in record:
+        return
+    budget = record["privacy"]
+    _check(isinstance(budget, Mapping), "privacy: expected a table")
+    _check_names("privacy", budget, set(PRIVACY))
+    fine = all(type(value) is float and value >= 0 for value in budget.values())
+    _check(fine, "privacy: expected numbers from 0 on")
 
 
 def _check_audit(record: Record) -> None:

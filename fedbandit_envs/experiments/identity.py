@@ -18,7 +18,7 @@ from fedbandit_envs.protocol.registry import policy_class
 #: The number of the result format. It changes whenever the files change, or the numbers of the same run do.
 RESULT_FORMAT = 4
 _TOKEN = secrets.token_hex(16)  # a forked process has the same, but another id
-_DIGITS = 12  # of the hash, in the name of a folder
+_DIGITS = 12  # how many digits of the hash stand in the name of a folder
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.folder import make_folder
 from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.tables import LEDGER, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
-from fedbandit_envs.experiments.trials import STATES, Record, curve_names
+from fedbandit_envs.experiments.trials import PRIVACY, STATES, Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
@@ -101,6 +101,11 @@ class Result:
     def _of(self, label: str) -> list[Record]:
         place = str(self.labels.index(one_of("policy", label, self.labels)))
         return [record["policies"][place] for record in self.records]
+
+    def privacy(self, label: str) -> tuple[float, float] | None:
+        """The budget (epsilon, delta) of differential privacy that each agent's reports kept; None: none."""
+        kept = self._of(label)[0].get("privacy")
+        return None if kept is None else tuple(kept[name] for name in PRIVACY)
 
     def _check_curve(self, label: str, name: str) -> None:
         """Refuse a curve that neither this version nor the version that wrote the result knows."""

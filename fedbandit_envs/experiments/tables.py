@@ -1,5 +1,6 @@
 """Tables of a result: which rows and columns each has. What they look like is decided in `text`."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from fedbandit_envs.experiments.statistics import Band, holm, paired_difference, student_band
 from fedbandit_envs.experiments.text import Columns
-from fedbandit_envs.experiments.trials import STATES
+from fedbandit_envs.experiments.trials import PRIVACY, STATES
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.rounds.ledger import COUNTS
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 LEDGER = (*COUNTS, "rounds")
 WITH_STEPS = ("curves", "paths", "comparisons")  # the tables that can be asked for at chosen times
 # What `Policy.observes` shows beyond the distribution.
-_SHOWN = {"context": "the contexts", "delayed": "contexts of past steps", "truth": "the true means"}
+_SHOWN = {
+    "context": "the contexts",
+    "delayed": "contexts of past steps",
+    "truth": "the true means",
+    "theta": "theta",
+}
 Times = Sequence[int] | None
 
 
@@ -33,7 +39,16 @@ def summary(result: "Result", kind: str, times: Times) -> Columns:
         row["time_to_settle"] = float(np.median(result.time_to_settle(label)))  # NaN if one trial has none
         row |= {name: float(result.final(label, name).mean()) for name in (*STATES, *LEDGER)}
         rows.append(row)
-    return _columns(rows)
+    return _columns(rows) | _privacy(result)
+
+
+def _privacy(result: "Result") -> Columns:
+    """The budgets of the policies, if any of them is private; infinite for those that promise nothing."""
+    budgets = [result.privacy(label) for label in result.labels]
+    if not any(budgets):
+        return {}
+    epsilons, deltas = zip(*(budget or (math.inf, 0.0) for budget in budgets), strict=True)
+    return dict(zip(PRIVACY, (list(epsilons), list(deltas)), strict=True))
 
 
 def trials(result: "Result", kind: str, times: Times) -> Columns:
@@ -167,6 +182,11 @@ def _methods(shown: Collection[str], num_trials: int) -> list[str]:
         explained.append(
             "time_to_settle: median step by which all agents had one arm left, empty if in some trial they never had, "
             "or if the policy eliminates no arms"
+        )
+    if "epsilon" in shown:
+        explained.append(
+            "epsilon, privacy_delta: the budget of differential privacy that the reports of an agent keep together, "
+            "for one observation; inf: none is promised"
         )
     if {*STATES, *LEDGER, "scalars"} & set(shown):
         explained.append("all other numbers: means")

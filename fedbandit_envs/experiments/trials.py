@@ -17,6 +17,7 @@ from fedbandit_envs.shards.playing import play
 
 # Curves that say how the agents stand, and start anywhere.
 STATES = ("active_arms", "settled_share", "wrong_share", "admitted", "simple_regret", "wrong_recommended")
+PRIVACY = ("epsilon", "privacy_delta")  # the budget of a policy whose agents' reports are private
 Record = dict[str, Any]  # a tree of plain arrays and numbers: what `storage.save` takes
 
 
@@ -85,6 +86,9 @@ def summary(history: History) -> Record:
         "agents": np.stack([regret[-1] for regret in regrets]),  # (len(REGRETS), M), at the end
         "agent_rows": rows_of(REGRETS),
         "totals": totals | {"rounds": history.ledger.rounds},
+        **(
+            {} if history.privacy is None else {"privacy": dict(zip(PRIVACY, map(float, history.privacy), strict=True))}
+        ),
     }
 
 

@@ -12,7 +12,7 @@ from fedbandit_envs.federation.audit import Refusal
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.rounds.blocks import checked_rows
 
-_MOST_STRANGERS = 1000  # so many unknown keys are recorded; a stranger can make new keys without end
+_MOST_STRANGERS = 1000  # how many unknown keys are recorded; a stranger can make new keys without end
 
 
 class Owners:

@@ -2,7 +2,7 @@
 
 from fedbandit_envs.validation import visible
 
-MOST_CHARACTERS = 300  #: so much of a text from the other side is kept
+MOST_CHARACTERS = 300  #: how much of a text from the other side is kept
 
 
 def shown(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -16,9 +16,9 @@ from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.folder import make_folder, write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
-from fedbandit_envs.experiments.statistics import paired_difference
-from fedbandit_envs.experiments.text import Columns, table_text, write_table
-from fedbandit_envs.paper.panels import setting_table
+from fedbandit_envs.experiments.text import Columns, write_table
+from fedbandit_envs.paper.beyond_page import report, with_largest_run
+from fedbandit_envs.paper.goals import ALONE, CONTEXTS_TOLD, OURS, THEIRS, THETA_TOLD, TUNED_WIDTH, goal_row, tuned
 from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.policy import observe_for
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OURS, THEIRS, FLOOR = "Fed-CI", "Fed-PECD", "Exact-Thompson"
-PLANNING = (OURS, "Fed-CI-Elimination", THEIRS, "Federated-Thompson", "Local-Thompson", "Fed-PE", FLOOR)
-KEPT_WRONG = 0.05  # the share of agents on a wrong arm above which Fed-PECD is taken to have failed
-LEAST_GAIN = 10  # where Fed-PECD fails, Fed-CI shall have at most this fraction of its regret: 1 / LEAST_GAIN
-MOST_FLOORS = 3  # on MovieLens, Fed-CI shall have at most so many times the regret of FLOOR
+PLANNING = (
+    OURS,
+    "Fed-CI-Elimination",
+    THEIRS,
+    "Federated-Thompson",
+    ALONE,
+    "Fed-PE",
+    CONTEXTS_TOLD,
+    THETA_TOLD,
+)
+TUNED = (THEIRS, "Fed-PE")  # they run with a tuned width, too
 
 
 @dataclass(frozen=True)
@@ -109,13 +115,24 @@ def spec(name: str, noise_std: float) -> PolicySpec:
     return PolicySpec(name, {"sigma": noise_std} if scaled else {}, name)
 
 
+def tuned_spec(name: str, noise_std: float) -> PolicySpec:
+    """A policy of phased elimination with a tuned width.
+
+    >>> tuned_spec("Fed-PECD", 0.1).parameters
+    {'sigma': 0.1, 'width': 0.25}
+    """
+    return PolicySpec(name, {"sigma": noise_std, "width": TUNED_WIDTH}, tuned(name))
+
+
 def experiments(
-    names: Sequence[str], horizon: int, trials: int, seed: int, scale: BeyondScale
+    names: Sequence[str], horizon: int, trials: int, seed: int, scale: BeyondScale, *, with_tuned: bool = False
 ) -> dict[str, Experiment]:
     """The experiments of all settings with these policies, by the setting's name."""
     found = {}
     for family_name, family in scale.families.items():
-        policies = [spec(name, family.arguments["noise_std"]) for name in names]
+        noise_std = family.arguments["noise_std"]
+        policies = [spec(name, noise_std) for name in names]
+        policies += [tuned_spec(name, noise_std) for name in TUNED if with_tuned]
         for name, arguments in family.settings(family_name).items():
             sizes = {"num_agents": scale.agents, "max_cycles": horizon}
             found[name] = Experiment(family.environment, policies, {**arguments, **sizes}, trials, seed)
@@ -143,7 +160,7 @@ def beyond(
     """
     # The Oracle is no competitor; peers, for example, need a network, which these problems don't have.
     everybody = [name for name in policy_names() if name != "Oracle" and _plays_usual_problems(name)]
-    long = experiments(PLANNING, scale.long, trials, seed, scale)
+    long = experiments(PLANNING, scale.long, trials, seed, scale, with_tuned=True)
     short = experiments(everybody, scale.short, min(trials, scale.short_trials), seed, scale)
     folder = Path(out) / "beyond"
     found_long = run_all(long, folder / "long", executor, force=force)
@@ -162,27 +179,6 @@ def _plays_usual_problems(name: str) -> bool:
     policy = make_policy(name)
     env = make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=100, observe=observe_for(policy))
     return why_not(policy, env) is None
-
-
-def goal_row(name: str, result: Result) -> dict[str, Any]:
-    """A row of the goals: regret against that of Fed-PECD and of the floor, and whether each goal is met.
-
-    A goal "holds", "fails" or is "undecided", by paired differences over trials.
-    """
-    ours, theirs, floor = (result.final(label) for label in (OURS, THEIRS, FLOOR))
-    wrong = float(result.final(THEIRS, "wrong_share").mean())
-    allowed = 1 / LEAST_GAIN if wrong > KEPT_WRONG else 1.0
-    row: dict[str, Any] = {"setting": name, "trials": len(ours)}
-    row |= {OURS: float(ours.mean()), THEIRS: float(theirs.mean()), FLOOR: float(floor.mean())}
-    row |= {"wrong share of Fed-PECD": wrong, "ratio to Fed-PECD": float(ours.mean() / theirs.mean())}
-    row |= {"allowed": allowed, "goal": paired_difference(allowed * theirs, ours).verdict}
-    row["ratio to the floor"] = float(ours.mean() / floor.mean())
-    near = paired_difference(MOST_FLOORS * floor, ours).verdict if name.startswith("movielens") else ""
-    row[f"within {MOST_FLOORS} floors"] = near
-    row["scalars, share of Fed-PECD's"] = float(
-        result.final(OURS, "scalars").mean() / result.final(THEIRS, "scalars").mean()
-    )
-    return row
 
 
 def spread_figure(results: Mapping[str, Result], families: Mapping[str, Family]) -> "Figure":
@@ -205,11 +201,12 @@ def communication_figure(results: Mapping[str, Result]) -> "Figure":
     from fedbandit_envs.reports.plotting import blank, looks
 
     shown = [setting("synthetic", 0.1), setting("movielens-completed", 0.1), "household-completed", "linear"]
-    drawn, grid = blank(9.6, 7, 2, 2)
+    drawn, grid = blank(9.6, 8, 2, 2)
     for axes, name in zip(grid.flat, shown, strict=True):
         for label, look in looks(results[name]).items():
-            point = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
-            axes.plot(*point, look["marker"], color=look["color"], label=label, clip_on=False)
+            scalars, regret = (results[name].final(label, curve).mean() for curve in ("scalars", "mean_regret"))
+            shown_regret = regret if regret > 0 else math.nan  # 0 has no place on a logarithmic axis
+            axes.plot(scalars, shown_regret, look["marker"], color=look["color"], label=label, clip_on=False)
         axes.set_xscale("symlog", linthresh=1e3)  # some policies send nothing
         most = max(results[name].final(label, "scalars").mean() for label in results[name].labels)
         axes.set_xticks([0, *(10.0**power for power in range(3, 3 + len(str(int(most)))) if 10.0**power < 2 * most)])
@@ -232,62 +229,6 @@ def _common_legend(figure: "Figure", grid: Any) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
 
 
-REPORT = """# Beyond the paper
-
-M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured against the best arm for the true context.
-{ours} is Bayesian: no guarantee is proved. {floor} and Fed-PE are shown the true context, most others mu_i.
-
-## Goals (T = {long:,}, {trials} trials)
-
-At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else
-not more than it; on MovieLens at most {floors} times the floor. Verdicts by Student's 95 % intervals of paired
-differences; the intervals of means below (low, high) are Student's too.
-
-{goals}
-![regret against the spread of the context](spread.png)
-
-![regret against communication](communication.png)
-
-## Wrong assumptions (T = {wrong_horizon:,}, at most {wrong_trials} trials)
-
-{robustness}
-## All policies that play whole plans (T = {long:,}, {trials} trials)
-
-{table_long}
-## All policies (T = {short:,}, {few} trials)
-
-{table_short}"""
-_REPORTED = ("setting", "policy", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share", "rounds")
-
-
-def report(found: Beyond) -> str:
-    """The goals, figures and tables on one page of Markdown."""
-    first, few = next(iter(found.long.values())), next(iter(found.short.values()))
-    tables = [
-        {name: table[name] for name in (*_REPORTED, "scalars_up", "scalars_down")}
-        for table in (setting_table(found.long), setting_table(found.short))
-    ]
-    return REPORT.format(
-        agents=found.scale.agents,
-        seed=first.experiment.seed,
-        ours=OURS,
-        floor=FLOOR,
-        gain=LEAST_GAIN,
-        wrong=KEPT_WRONG,
-        floors=MOST_FLOORS,
-        long=found.scale.long,
-        short=found.scale.short,
-        trials=len(first.trials),
-        few=len(few.trials),
-        goals=table_text(found.goals, "markdown"),
-        wrong_horizon=found.scale.wrong,
-        wrong_trials=ROBUSTNESS_TRIALS,
-        robustness=table_text(found.robustness, "markdown"),
-        table_long=table_text(tables[0], "markdown"),
-        table_short=table_text(tables[1], "markdown"),
-    )
-
-
 def _write(found: Beyond, folder: Path) -> None:
     from fedbandit_envs.reports.plotting import save
 
@@ -295,7 +236,9 @@ def _write(found: Beyond, folder: Path) -> None:
     save(spread_figure(found.long, found.scale.families), folder / "spread")
     save(communication_figure(found.short), folder / "communication")
     tables = {"goals": found.goals, "robustness": found.robustness}
-    for name, table in (tables | {"long": setting_table(found.long), "short": setting_table(found.short)}).items():
+    for name, table in (
+        tables | {"long": with_largest_run(found.long), "short": with_largest_run(found.short)}
+    ).items():
         for suffix in (".csv", ".json"):
             write_table(table, folder / f"{name}{suffix}")
     write_whole(folder / "report.md", report(found).encode())

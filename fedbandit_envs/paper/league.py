@@ -47,6 +47,7 @@ CONTESTS: Mapping[str, Contest] = {
     "movielens": Contest("fedbandit/MovieLens-v0", {"context_std": 0.1, "noise_std": 0.1}, 0.1),
     "household": Contest("fedbandit/Household-v0", {"noise_std": 0.1}, 0.1),
     "multi-armed": Contest("fedbandit/MultiArmed-v0", {"local_std": 0.05, "noise_std": 0.5}, 0.5),
+    "shared-arms": Contest("fedbandit/SharedArms-v0", {"num_arms": 30}, 0.5),
 }
 
 

@@ -34,7 +34,7 @@ class ClassificationFit:
     num_arms: int  #: the number of labels, K
     accuracy: float  #: the share of the rows whose label has the highest predicted reward
     accuracy_majority: float  #: the share of the rows with the label that is most frequent among the others
-    r2: float  #: of the rewards, 1 for the right label and 0 for the others
+    r2: float  #: R^2 of the predicted rewards; a reward is 1 for the right label and 0 for the others
     rmse: float  #: root mean squared error of the predicted rewards
     r2_hidden: float | None  #: how well the shown columns predict the hidden ones; None: nothing is hidden
 

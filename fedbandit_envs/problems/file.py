@@ -125,7 +125,7 @@ class File:
 
     path: str | os.PathLike[str] | None = None  #: the file; a relative path starts at the current folder
     sha256: str | None = None  #: the hash that the file's content must have; None: any
-    #: so many of the file's agents, drawn anew for each instance; None: all of them, in their order
+    #: how many of the file's agents play, drawn anew for each instance; None: all of them, in their order
     num_agents: int | None = None
     context: str = "fixed"  #: "fixed" or "resampled" at each pull
     noise_std: float | None = None  #: standard deviation of the noise of Gaussian rewards; None: that of the file

@@ -202,8 +202,8 @@ class BanditInstance:
         """The distribution that agents are shown, and its expected features (M, K, d).
 
         Args:
-            observe: "distribution", "context" (a point mass at the true context) or "truth" (as "distribution"; a view
-                adds the means).
+            observe: "distribution", "context" (a point mass at the true context), "truth" or "theta" (as
+                "distribution"; a view adds the means, or theta).
         """
         check_observed(observe, self.context)
         if observe != "context" or self.contexts is None:
@@ -258,6 +258,7 @@ class BanditInstance:
             psi=psi,
             randomness=randomness,
             truth=self.means if observe == "truth" else None,
+            theta=self.theta if observe == "theta" else None,
         )
 
     def rows(self, index: IntArray) -> "BanditInstance":

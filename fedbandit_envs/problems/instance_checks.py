@@ -7,7 +7,7 @@ from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import is_feature_map
 from fedbandit_envs.validation import one_of
 
-OBSERVES = ("distribution", "context", "delayed", "truth")  #: what agents can be shown
+OBSERVES = ("distribution", "context", "delayed", "truth", "theta")  #: what agents can be shown
 _LARGEST_MEAN = 1e100  # squares and long sums of rewards with smaller means are far from overflow
 
 

@@ -46,7 +46,7 @@ class Linear:
     num_agents: int | None = None  #: the size of the example; with arrays, what they must have
     context: str = "fixed"  #: "fixed", "resampled" at each pull, or "streaming": new at each step
     noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
-    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
+    rewards: str = "gaussian"  #: "gaussian", or "bernoulli": 1 with probability equal to the mean
     ell: float | None = None  #: public lower end of the feature norms; None: the smallest norm of all agents
     L: float | None = None  #: public upper end of the feature norms; None: the largest norm of all agents
     shared_theta: bool = False  #: whether all arms have one theta

@@ -41,7 +41,7 @@ class MultiArmed:
     means: FloatArray | None = None  #: (K,) the common means mu; None: drawn from [0, 1], or averages of `local_means`
     local_std: float = 0.0  #: standard deviation of the hidden deviations from the means, which agents know
     local_means: FloatArray | None = None  #: (M, K) the mean of each arm for each agent; None: drawn
-    rewards: str = "gaussian"  #: or "bernoulli": 1 with probability equal to the mean
+    rewards: str = "gaussian"  #: "gaussian", or "bernoulli": 1 with probability equal to the mean
     noise_std: float = 1.0  #: standard deviation of the noise of Gaussian rewards
     context: str = "fixed"  #: "fixed", or "resampled": new deviations at each pull
     _size: tuple[int, int] = field(init=False, repr=False)

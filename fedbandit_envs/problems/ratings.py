@@ -37,8 +37,8 @@ class RatingsFit:
     num_arms: int  #: the number of arms, K
     left_out: int  #: users who rated everything 0; they have no context and are no agents
     rmse_mean: float  #: root mean squared error of the mean rating, in the units of the ratings
-    rmse: float  #: that of the products of rank d
-    rmse_arms: float  #: that of the arms: each item is rated as the centre of its cluster
+    rmse: float  #: root mean squared error of the products of rank d
+    rmse_arms: float  #: root mean squared error of the arms: each item is rated as the centre of its cluster
     reward_per_rating: float  #: the expected reward of a rating of 1: rewards are rescaled so that none is above 1
 
     @property

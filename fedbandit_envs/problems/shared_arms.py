@@ -26,7 +26,7 @@ class SharedArmsInstance:
 
     def value(self, loads: IntArray) -> FloatArray:
         """The mean of what all agents are paid in a step, for `loads` (..., K) agents on the arms."""
-        return np.minimum(loads, self.capacities) @ self.means
+        return (np.minimum(loads, self.capacities) * self.means).sum(axis=-1)  # a product has other last bits per CPU
 
     @property
     def best_loads(self) -> IntArray:

@@ -87,6 +87,7 @@ class View:
     psi: FloatArray  #: (n, K, d) expected features
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
     truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
+    theta: FloatArray | None = None  #: (K, d) the arm parameters, for policies that observe "theta" only
     valid: int | None = None  #: for how many steps mu and psi hold, from the first on; None: to the horizon
     network: Neighbourhood | None = None  #: the agents' neighbours, in a run with a network; None: there is none
 
@@ -108,6 +109,7 @@ class View:
             psi=self.psi[index],
             randomness=Randomness(self.randomness.seed, self.randomness.stream, self.randomness.num_agents, agents),
             truth=None if self.truth is None else self.truth[index],
+            theta=self.theta,
             valid=self.valid,
             network=None if self.network is None else self.network.rows(index),
         )

@@ -176,7 +176,7 @@ class Policy(ABC):
     """
 
     #: what the agents must be shown: "distribution", "context" (the exact setting), "delayed" (the distribution, and
-    #: the context after each pull), or "truth" for the Oracle alone
+    #: the context after each pull), or a name in `HIDDEN`, which no learner may see
     observes: ClassVar[str] = "distribution"
     #: "server", "peers" or "nobody"; None: "server" if the class defines `server`, else "nobody". See `partner_of`.
     talks_to: ClassVar[str | None] = None
@@ -184,6 +184,15 @@ class Policy(ABC):
     shares_arms: ClassVar[bool] = False
     #: for policies that talk to peers, how an array of this name travels: a name in `DELIVERIES`, else "neighbours"
     delivery: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def privacy(self) -> tuple[float, float] | None:
+        """The budget (epsilon, delta) of differential privacy that each agent's reports keep; None: they promise none.
+
+        Override it only if all reports of an agent together keep the budget, towards everybody who can read them.
+        Histories and tables show it.
+        """
+        return None
 
     @abstractmethod
     def agents(self, view: View) -> AgentSide:
@@ -217,6 +226,8 @@ class Policy(ABC):
         return None
 
 
+#: What only yardsticks observe, beside the distribution: the true mean rewards, or theta.
+HIDDEN = ("truth", "theta")
 #: How an array can travel between peers: to all neighbours; or, drawn anew in each round, each agent hears one of its
 #: neighbours; the ends of one edge hear each other; or agents hear each other by a permutation along edges.
 DELIVERIES = ("neighbours", "one-neighbour", "one-edge", "permutation")
@@ -258,7 +269,7 @@ def server_of(policy: Policy, view: ServerView) -> ServerSide:
 def observe_for(policy: Policy) -> str:
     """The `observe` of an environment that shows agents what this policy must see: "context" or "distribution".
 
-    A policy that observes the "truth" is given it beside the distribution, so its environment shows the distribution.
+    A policy that observes what is `HIDDEN` is given it beside the distribution, which its environment shows.
 
     >>> class Exact(Policy):
     ...     observes = "context"
@@ -269,6 +280,20 @@ def observe_for(policy: Policy) -> str:
     'context'
     """
     return "context" if policy.observes == "context" else "distribution"
+
+
+def hidden_for(policy: Policy) -> str | None:
+    """What of the hidden truth a policy is given in its view, a name in `HIDDEN`; None for all but yardsticks.
+
+    >>> class Perfect(Policy):
+    ...     observes = "theta"
+    ...
+    ...     def agents(self, view):
+    ...         raise NotImplementedError
+    >>> hidden_for(Perfect())
+    'theta'
+    """
+    return policy.observes if policy.observes in HIDDEN else None
 
 
 class SilentServer(ServerSide):

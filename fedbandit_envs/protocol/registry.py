@@ -57,11 +57,17 @@ def loaded(registered: str | type[Any]) -> Any:
     """The object behind "module:class"; ValueError if there is none."""
     if not isinstance(registered, str):
         return registered
-    module, _, attribute = registered.partition(":")
+    name, _, attribute = registered.partition(":")
     try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        module = import_module(name)
+    except (ImportError, ValueError) as error:
         raise ValueError(f"{registered}: expected 'module:Class' that can be imported, got none ({error})") from error
+    if not hasattr(module, attribute):
+        raise ValueError(
+            f"{registered}: expected 'module:Class' that can be imported, got none (module {name!r} has no attribute "
+            f"{attribute!r}){nearest(attribute, vars(module))}"
+        )
+    return getattr(module, attribute)
 
 
 def same_class(known: str | type[Any], other: str | type[Any]) -> bool:

@@ -62,6 +62,9 @@ _OWN = (
     "Dec-UCB",
     "GosInE",
     "DCB",
+    "Private-FedLinUCB",
+    "FedUCB",
+    "Theta-Told",
 )
 
 

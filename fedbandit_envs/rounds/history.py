@@ -79,7 +79,14 @@ class History:
     def __repr__(self) -> str:
         size = f"{self.constants.num_agents} agents, {self.steps[-1]} steps"
         sent = f"{self.ledger.rounds} rounds, {self.ledger.scalars} scalars"
-        return f"History({type(self.policy).__name__}, {size}, regret per agent {self.mean_regret()[-1]:.4g}, {sent})"
+        private = "" if self.privacy is None else ", {:g}, {:g}-private".format(*self.privacy)
+        regret = f"regret per agent {self.mean_regret()[-1]:.4g}"
+        return f"History({type(self.policy).__name__}, {size}, {regret}, {sent}{private})"
+
+    @property
+    def privacy(self) -> tuple[float, float] | None:
+        """The budget (epsilon, delta) of differential privacy that each agent's reports kept; None: none."""
+        return self.policy.privacy
 
     @cached_property
     def pulls(self) -> IntArray:

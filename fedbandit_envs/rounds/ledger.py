@@ -11,7 +11,7 @@ DIRECTIONS = ("up", "down", "peer")
 COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
-_MOST_BYTES = 2**17  # of the masks of messages that wait, for the same reason
+_MOST_BYTES = 2**17  # how many bytes the masks of waiting messages may have, to bound memory too
 
 
 class Ledger:

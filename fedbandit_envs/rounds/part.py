@@ -17,7 +17,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
-from fedbandit_envs.protocol.policy import AgentSide, Policy
+from fedbandit_envs.protocol.policy import AgentSide, Policy, hidden_for
 from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints, Marks
@@ -100,7 +100,7 @@ class PartHere:
     ):
         self._env, self._bandit, self._policy, self._rows = env, bandit, policy, list(rows)
         self._make_side, self._stepwise, self._without_turns = make_side, stepwise, without_turns
-        self.view = bandit.view("truth" if policy.observes == "truth" else None)
+        self.view = bandit.view(hidden_for(policy))
         self.constants = self.view.constants
         self.taken = 0
         self.last: Turn | None = None

@@ -15,7 +15,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
-from fedbandit_envs.protocol.policy import AgentSide, Policy, partner_of
+from fedbandit_envs.protocol.policy import AgentSide, Policy, hidden_for, partner_of
 from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.part import Kept
 from fedbandit_envs.rounds.state import in_order, numbered
@@ -166,7 +166,7 @@ class ShardedPart:
         task = self._task
         bandit = PlannedBandit(task.problem, max_cycles=task.max_cycles, observe=task.observe, reveal=task.reveal)
         bandit.start(task.seed)
-        view = bandit.view("truth" if task.policy.observes == "truth" else None)
+        view = bandit.view(hidden_for(task.policy))
         if self._network is not None:
             view = replace(view, network=self._network.around(view.agents))
         bandit.resume(self.taken, 0)

@@ -32,8 +32,8 @@ def check_policy(
 
     Checked: every plan and message; that nothing received or sent is changed; that a run repeats, also beside another
     one; that it is the same, bit for bit, however the agents are split; that it can be stopped after any round and
-    resumed; and, unless the policy observes the "truth", that another truth behind the same view and rewards changes
-    no decision. Policies that talk to peers are played on a ring.
+    resumed; and, unless the policy observes "truth" or "theta", that another truth behind the same view and rewards
+    changes no decision. Policies that talk to peers are played on a ring.
 
     Args:
         policy: an instance of your policy.

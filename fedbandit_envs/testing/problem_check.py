@@ -15,7 +15,7 @@ from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
 from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.messages import State
 from fedbandit_envs.protocol.plans import ProtocolError
-from fedbandit_envs.protocol.policy import Policy, observe_for
+from fedbandit_envs.protocol.policy import Policy, hidden_for, observe_for
 from fedbandit_envs.rounds.history import Exchange
 from fedbandit_envs.storage import from_bytes, to_bytes
 from fedbandit_envs.testing.comparing import first_difference
@@ -64,7 +64,7 @@ class ProblemCheck:
         if self.thorough:
             self._check_repeats(run)
         self._check_splits(run, _splits(self.shape[0])[: None if self.thorough else 1])
-        if self.policy.observes != "truth":
+        if hidden_for(self.policy) is None:
             self._check_other_truths(run)
         self._check_resumed(run)
 

@@ -8,11 +8,13 @@ from calibration import APPROXIMATE, EXACT, LEVELS, held, places
 
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
-from fedbandit_baselines import ExactThompson, FederatedThompson, LocalThompson
+from fedbandit_baselines import ExactThompson, FederatedThompson, LocalThompson, ThetaTold
+from fedbandit_envs.protocol.policy import partner_of
+from fedbandit_envs.protocol.registry import policy_class
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.testing.check import check_policy
 
-NAMES = ("Fed-CI", "Exact-Thompson", "Federated-Thompson", "Local-Thompson")
+NAMES = ("Fed-CI", "Exact-Thompson", "Federated-Thompson", "Local-Thompson", "Theta-Told")
 RNG = np.random.default_rng(0)
 PROBLEMS = {
     "synthetic": fb.Synthetic(num_agents=12, num_arms=5, context_std=0.1),
@@ -66,7 +68,7 @@ def test_one_block_or_many_give_the_same_run_also_when_samples_are_drawn_in_chun
     np.testing.assert_array_equal(whole.ledger.per_round, split.ledger.per_round)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "Local-Thompson"])
+@pytest.mark.parametrize("name", [name for name in NAMES if partner_of(policy_class(name)) == "server"])
 @pytest.mark.parametrize("estimate", [True, False])
 def test_communication_is_what_the_formula_says(name, estimate):
     # Up: d + 1 scalars for each arm with news (and 2 for the residuals); down to all M: d + d(d+1)/2 for each arm
@@ -222,10 +224,22 @@ def test_regret_is_a_tenth_of_fed_pecd_where_that_keeps_wrong_arms(problem, shar
 
 
 @pytest.mark.slow
-def test_on_movielens_inference_costs_at_most_three_times_the_floor():
+def test_on_movielens_inference_costs_at_most_three_times_what_is_paid_when_contexts_are_told():
     problem = fb.MovieLens(num_agents=100, context_std=0.1, noise_std=0.1)
-    ours, floor = (regrets(problem, policy, range(5), 2**17).mean() for policy in (FedCI(), ExactThompson()))
-    assert floor < ours < 3 * floor
+    ours, told = (regrets(problem, policy, range(5), 2**17).mean() for policy in (FedCI(), ExactThompson()))
+    assert told < ours < 3 * told
+
+
+def test_with_theta_told_agents_only_look_for_their_own_context():
+    # As many agents as one likes: what is left of Fed-CI's regret is what theta told has, too.
+    problem = fb.Synthetic(num_agents=60, context_std=0.2)
+    ours, told, alone = (
+        regrets(problem, policy, range(4), 2**13).mean() for policy in (FedCI(), ThetaTold(), LocalThompson())
+    )
+    assert told < ours < 1.5 * told
+    assert told < alone
+    known = fb.Synthetic(num_agents=10, num_arms=4, context_std=0.0)
+    assert regrets(known, ThetaTold(), range(3)).max() == 0  # nothing is left to find out
 
 
 def test_each_relative_lacks_what_it_lacks():

@@ -21,6 +21,8 @@ POLICIES = {
     "Weighted-DisLinUCB": {"threshold": 2.0},
     "Residual-LinUCB": {"threshold": 2.0},
     "FedLinUCB": {"alpha": 0.3},
+    "Private-FedLinUCB": {"every": 7, "epsilon": 10.0},
+    "FedUCB": {"threshold": 2.0, "noise_scale": 1e-4, "width_scale": 0.1},
     "Async-LinUCB": {"upload": 1.3, "download": 1.2},
     "Async-LinUCB in turn": {"upload": 1.3, "download": 1.2, "one_by_one": True},
 }

@@ -122,8 +122,9 @@ def test_decisions_are_those_of_the_slow_oracle(policy, network):
 
 
 @every_policy
-@pytest.mark.parametrize("faults", FAULTS, ids=["no faults", "faults"])
-def test_a_run_is_the_same_in_any_blocks_and_after_any_stop(policy, faults):
+def test_a_run_with_faults_is_the_same_in_any_blocks_and_after_any_stop(policy):
+    faults = FAULTS[1]
+
     def bytes_of(history):
         parts = (history.pulls, history.ledger.per_agent, history.ledger.per_round)
         return [part.tobytes() for part in parts], history.faults
@@ -205,7 +206,9 @@ def test_twenty_agents_pay_what_they_paid_in_the_reference_programs(network, coo
         runs = [fb.play(env, policy, seed=seed, network=network).total_regret()[-1] for seed in range(3)]
         assert round(np.mean(runs)) == published
     alone = fb.play(env, fb.make_policy("Local-UCB"), seed=0).total_regret()[-1]
+    pooled = np.mean([fb.play(env, fb.make_policy("Pooled-UCB"), seed=seed).total_regret()[-1] for seed in range(3)])
     assert max(coop, bold, staged) < alone / 3
+    assert coop < pooled < bold < staged < 2.5 * pooled  # UCB1 on everybody's pulls has a wider bonus than coop-UCB2
 
 
 @pytest.mark.slow

@@ -259,6 +259,15 @@ def test_a_sweep_over_several_parameters_is_a_grid_and_says_what_it_wrote(
     assert (out / "sweep.svg").read_text().count("Fed-PECD.delta=0.") == 2
 
 
+def test_a_sweep_says_what_to_know_about_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without it, parameters of a policy that has not eliminated anything would seem to change nothing."""
+    command = ["sweep", "--env", "Synthetic", "--policy", "Fed-PECD", "--set", "num_agents=5", "--trials", "1"]
+    assert main([*command, "--over", "max_cycles=32,64,128", "--executor", "serial"]) == 0
+    out = capsys.readouterr().out
+    assert "\nmax_cycles=32: Fed-PECD: at T = 32 only 0% of the agents have one arm left" in out
+    assert "\nand 1 more such lines" in out
+
+
 def test_a_sweep_without_a_folder_says_that_nothing_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
     over = ["--over", "num_agents=2", "--trials", "1", "--executor", "serial"]
     assert main(["sweep", *QUICK, "--policy", "Uniform", *over]) == 0

@@ -58,6 +58,8 @@ def test_resolving_writes_out_every_default_and_changes_nothing() -> None:
         ({"policies": ["Uniform", "Uniform"]}, "expected different labels, got 'Uniform' 2 times"),
         ({"policies": [{"label": "x"}]}, "tables with a name"),
         ({"policies": [{"name": "Uniform", "parameter": {}}]}, "did you mean 'parameters'"),
+        ({"policies": [{"name": ["x"]}]}, r"name of a policy: expected text, got \['x'\]"),
+        ({"trials": 10**18}, "trials: expected at most 1,000,000"),
         ({"trials": 0}, "trials: expected a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed: expected a whole number of at least 0, got -1"),
         ({"arguments": {"observe": "context"}}, "expected what every policy shares, got 'observe'"),

@@ -433,7 +433,9 @@ def test_a_policy_that_nobody_registered_runs_by_its_path_and_its_failures_name_
     assert "alone: fedbandit run out/experiment.toml --trial 0 --executor serial --debug" in failed
     (tmp_path / "own_module.py").write_text(OWN.replace("return broken(view)", "return super().agents(view)"))
     assert "Mine: 0 trials reused, 1 computed" in told("own_module:Mine", 0)
-    assert "own_module:Yours: expected 'module:Class' that can be imported, got none" in told("own_module:Yours", 2)
+    misspelt = told("own_module:Mien", 2)
+    assert "own_module:Mien: expected 'module:Class' that can be imported, got none" in misspelt
+    assert "did you mean 'Mine'?" in misspelt
     assert "got none (No module named 'nowhere')" in told("nowhere:Mine", 2)
 
 

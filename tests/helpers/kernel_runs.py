@@ -22,6 +22,7 @@ from fedbandit_envs.protocol.policy import observe_for
 
 SYNTHETIC, LINEAR = "fedbandit/Synthetic-v0", "fedbandit/Linear-v0"
 MOVIELENS, HOUSEHOLD = "fedbandit/MovieLens-v0", "fedbandit/Household-v0"
+ATTACKED = fb.Faults(attackers=fb.Attackers("scale", share=0.2))
 COMPILED = ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE", "Local-UCB")
 FAULTS = fb.Faults(dropout=0.2, schedule={1: range(3)})
 
@@ -51,6 +52,15 @@ def linear(dim: int, **arguments: Any) -> tuple[str, dict[str, Any]]:
     return LINEAR, {"theta": theta} | arguments
 
 
+def same_arms(rewards: str) -> tuple[str, dict[str, Any]]:
+    """A problem that guarantees the same features of 5 arms for all agents, which some policies need."""
+    rng = np.random.default_rng(4)
+    theta = rng.uniform(0.1, 0.5, size=(5, 3))
+    contexts = fb.Gaussian(np.tile(rng.uniform(0.2, 0.6, size=15), (8, 1)), std=0.02)
+    settings = {"theta": theta, "contexts": contexts, "feature_map": fb.Table(5, 3), "rewards": rewards}
+    return LINEAR, settings | {"same_arms": True, "theta_bound": 1.0, "context_proxy": 0.04}
+
+
 PROBLEMS = {
     "synthetic": (SYNTHETIC, {"num_agents": 12}),
     "classical": (SYNTHETIC, {"num_agents": 12, "error": "classical"}),
@@ -70,6 +80,12 @@ PROBLEMS = {
     "Bernoulli discrete": linear(3, contexts="discrete", rewards="bernoulli", context="resampled"),
     "synthetic stream": (SYNTHETIC, {"num_agents": 8, "context_std": 0.1, "context": "streaming"}),
     "Bernoulli equal": linear(2, contexts="equal", rewards="bernoulli"),
+    "forecast": ("fedbandit/Forecast-v0", {"num_agents": 8}),
+    "multi-armed": ("fedbandit/MultiArmed-v0", {"num_agents": 8, "num_arms": 5}),
+    "multi-armed Bernoulli": ("fedbandit/MultiArmed-v0", {"num_agents": 8, "num_arms": 5, "rewards": "bernoulli"}),
+    "the same arms": same_arms("gaussian"),
+    "the same arms Bernoulli": same_arms("bernoulli"),
+    "shared arms": ("fedbandit/SharedArms-v0", {}),
 }
 
 
@@ -82,7 +98,8 @@ def policies() -> Iterator[tuple[str, fb.Policy]]:
     yield "Fed-PE short", fb.make_policy("Fed-PE", pad=False, count_init=False)
     for aggregation in ("huber", "tukey"):
         yield f"Fed-PECD {aggregation}", fb.make_policy("Fed-PECD", allocation="uniform", aggregation=aggregation)
-        yield f"DisLinUCB {aggregation}", fb.make_policy("DisLinUCB", aggregation=aggregation)
+        for name in ("Collaborative", "Shared-Theta-Fed-PE", "DisLinUCB"):
+            yield f"{name} {aggregation}", fb.make_policy(name, aggregation=aggregation)
     if importlib.util.find_spec("numba") is not None:
         for name in COMPILED:
             yield f"{name} compiled", fb.make_policy(name, compiled=True)
@@ -92,7 +109,8 @@ def fingerprint(history: fb.History) -> str:
     """A hash of what a run decided, and of what was measured."""
     digest = hashlib.sha256()
     ledger = history.ledger
-    regrets = [history.regret(kind) for kind in ("regret", "distribution_regret", "paper_regret")]
+    kinds = ("regret", "distribution_regret", "paper_regret")
+    regrets = [history.regret(kind) for kind in kinds if kind in (history.summed or history.gaps)]
     for array in (history.steps, history.pulls, history.active, *regrets, ledger.per_agent, ledger.per_round):
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -119,6 +137,8 @@ def runs() -> Iterator[tuple[str, str]]:
             if problem in ("synthetic", "households") or problem.startswith("Bernoulli"):
                 variants |= {f"faults {seed}": (seed, 1000, {"faults": FAULTS}) for seed in (5, 6, 7)}
                 variants["stepwise"] = (5, 100, {"stepwise": True})
+            if problem in ("synthetic", "households") and getattr(policy, "aggregation", "mean") != "mean":
+                variants["attackers"] = (5, 1000, {"faults": ATTACKED})
             for variant, (seed, horizon, keywords) in variants.items():
                 env = fb.make(name, max_cycles=horizon, **shown)
                 history = fb.play(env, policy, seed=seed, network="ring", **keywords)  # only peers use the ring

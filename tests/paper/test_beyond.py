@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbandit_envs.cli.main import main
-from fedbandit_envs.paper import beyond, panels, robustness
+from fedbandit_envs.paper import beyond, goals, panels, robustness
 from fedbandit_envs.protocol import registry
 
 SMALL = beyond.BeyondScale(
@@ -52,8 +52,10 @@ def test_the_command_shows_the_goals(tmp_path, capsys, monkeypatch):
 
 
 class FakeResult:
-    def __init__(self, ours, theirs, floor, wrong):
-        self.numbers = {"Fed-CI": ours, "Fed-PECD": theirs, "Exact-Thompson": floor}
+    def __init__(self, ours, theirs, alone, wrong):
+        told = {"Exact-Thompson": [3, 4, 5], "Theta-Told": [3.9, 3, 2.1]}
+        tuned = {"Fed-PECD, width 0.25": [50, 50, 50]}
+        self.numbers = {"Fed-CI": ours, "Fed-PECD": theirs, "Local-Thompson": alone} | told | tuned
         self.wrong = wrong
 
     def final(self, label, name="mean_regret"):
@@ -63,18 +65,23 @@ class FakeResult:
 
 
 @pytest.mark.parametrize(
-    ("ours", "wrong", "allowed", "goal", "near"),
+    ("ours", "wrong", "allowed", "goal", "alone", "told"),
     [
-        ([9, 10, 11], 0.2, 0.1, "holds", "holds"),  # a tenth is 20
-        ([29, 30, 32], 0.2, 0.1, "fails", "fails"),
-        ([29, 30, 32], 0.01, 1.0, "holds", "fails"),
-        ([10, 20, 30], 0.2, 0.1, "undecided", "undecided"),
+        ([8, 8.1, 8.2], 0.2, 0.1, "holds", "holds", "holds"),  # a tenth is 20, and 1.5 times what is told 10.5
+        ([29, 30, 32], 0.2, 0.1, "fails", "fails", "fails"),
+        ([29, 30, 32], 0.01, 1.0, "holds", "fails", "fails"),
+        ([10, 20, 30], 0.2, 0.1, "undecided", "undecided", "undecided"),
     ],
 )
-def test_goals_are_decided_by_pairs(ours, wrong, allowed, goal, near):
-    row = beyond.goal_row("movielens-masked-0.1", FakeResult(ours, [199, 200, 201], [6.9, 7, 7.1], wrong))
-    assert (row["allowed"], row["goal"], row["within 3 floors"]) == (allowed, goal, near)
-    assert row["ratio to the floor"] == pytest.approx(np.mean(ours) / 7)
+def test_goals_are_decided_by_pairs(ours, wrong, allowed, goal, alone, told):
+    result = FakeResult(ours, [199, 200, 201], [22, 20, 18], wrong)
+    row = goals.goal_row("movielens-masked-0.1", result)
+    assert (row["allowed of Fed-PECD"], row["goal"]) == (allowed, goal)
+    assert (row["within 1.05 of no server"], row["within 1.5 of told"]) == (alone, told)
+    assert row["ratio to no server"] == pytest.approx(np.mean(ours) / 20)
+    assert row["ratio to told"] == pytest.approx(np.mean(ours) / 7)
+    assert (row["largest run"], row["worst agent"], row["Fed-PECD, width 0.25"]) == (max(ours), 100, 50)
+    assert goals.goal_row("linear", result)["within 1.5 of told"] == ""
 
 
 def test_heavy_tailed_noise_has_the_scale_it_should_have():

@@ -60,8 +60,17 @@ def test_the_scores_are_those_of_the_results(found):
 
 
 def test_every_problem_can_be_played():
-    experiments, refused = fixtures(["Uniform"], 1, 0, replace(LEAGUE_SCALE, agents=3, steps=20))
-    assert (list(experiments), refused) == (list(CONTESTS), {})
+    experiments, refused = fixtures(["Uniform", "OrchExplore"], 1, 0, replace(LEAGUE_SCALE, agents=3, steps=20))
+    assert list(experiments) == list(CONTESTS)
+    assert [problem for problem, name in refused if name == "Uniform"] == ["shared-arms"]
+    assert experiments["shared-arms"].labels == ["OrchExplore"]
+
+
+def test_more_agents_than_arms_with_room_for_several_are_a_reason_and_no_error():
+    scale = replace(LEAGUE_SCALE, agents=31, steps=20, contests={"shared-arms": CONTESTS["shared-arms"]})
+    experiments, refused = fixtures(["OrchExplore"], 1, 0, scale)
+    assert not experiments
+    assert "num_agents: expected at most 30" in refused["shared-arms", "OrchExplore"]
 
 
 def test_peers_have_a_network_and_others_are_told_the_noise():

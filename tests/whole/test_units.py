@@ -21,6 +21,7 @@ IN_UNITS_OF_THEIR_OWN = {
     "KK-UCB": "the spread of a hidden context adds at most 4 to the variance of rewards within [-1, 1]",
     "Lin-Hidden": "as KK-UCB",
     "DCB": "as KK-UCB",
+    "Private-FedLinUCB": "its noise covers x x^T and x y together, so it depends on the unit of y",
     "Multi-Round": "its intervals begin with length 1, the range of rewards within [0, 1]",
 }
 # Parameters: the noise scale, a bound on ||theta||, and the range to which rewards are clipped.

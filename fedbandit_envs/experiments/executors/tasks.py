@@ -11,8 +11,8 @@ from fedbandit_envs.experiments.executors.local import Executor
 
 _ATTEMPTS = 3  # how often a task is tried whose worker dies, before the task itself is blamed
 _PATIENCE = 600.0  # seconds without an outcome after which a word is said
-_UNUSUAL = 10  # and this many times as long as the longest task so far
-_TASKS_OF_A_WORKER = 1000  # after about so many tasks a worker is replaced; a new one takes a second to start
+_UNUSUAL = 10  # no word is said before this many times the length of the longest task so far
+_TASKS_OF_A_WORKER = 1000  # a worker is replaced after about this many tasks; a new one takes a second to start
 
 Task = tuple[Any, ...]
 

@@ -1,0 +1,144 @@
+"""Private-FedLinUCB: agents share private sums at fixed times, after Zhou and Chowdhury."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbandit_agents.linear.noise import private_shift
+from fedbandit_agents.linear.ridge import for_agents, from_sums
+from fedbandit_agents.linear.widths import private_fed_lin_ucb_width
+from fedbandit_agents.privacy import noise_std, report_noise, running_sum, sensitivity, tree_levels
+from fedbandit_baselines.linear.agents import Observation, blocks_of
+from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
+from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.policy import ServerSide
+from fedbandit_envs.validation import checked, real_number, whole_number
+
+
+@dataclass(frozen=True)
+class PrivateFedLinUCB(PrivatePolicy):
+    """A step-by-step linear bandit whose reports tell little about any single observation: differential privacy.
+
+    All agents report at the steps B, 2 B, ..., whatever they have seen, so that the times tell nothing. A report is one
+    noisy node of a binary tree over the agent's data; the server adds up the nodes of all agents, and everybody goes on
+    from these sums and its own data since. All reports of an agent together are (epsilon, privacy_delta)-private
+    towards everybody else, the server included: replacing one observation (x, y) by another changes no probability by
+    more. Each agent adds its own noise, so no one has to be trusted, and the noise of M agents is larger than that of
+    one. Rewards and features are clipped before use.
+
+    Use it where what agents have seen must not leave them. The steps, the shift Lambda of the noisy matrices and the
+    width agree with the authors' code. Two things differ: the noise is computed exactly for the budget, where theirs is
+    too small if delta is small, and theta_bound takes the place of sqrt(d). With an infinite epsilon there is no noise
+    and no privacy. Where arms are not guaranteed to have one theta, each has an estimate and a tree of its own; an
+    observation belongs to one of them.
+    Reference: Zhou and Chowdhury, On Differentially Private Federated Linear Contextual Bandits, ICLR 2024.
+
+    >>> import fedbandit_envs as fb
+    >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")
+    >>> history = fb.play(env, fb.make_policy("Private-FedLinUCB", epsilon=2.0), seed=0)
+    >>> history.ledger.rounds, history.privacy
+    (7, (2.0, 1e-05))
+    """
+
+    every: int = checked(25, whole_number, at_least=1)  #: B, the steps between two reports
+    regularisation: float = checked(1.0, real_number, above=0)  #: lambda, which counts where it is above the shift
+    width_scale: float = checked(1.0, real_number, above=0)  #: a factor of the width; the authors also use 0.1
+
+    @property
+    def privacy(self) -> tuple[float, float] | None:
+        """The budget (epsilon, delta) of each agent's reports; None without noise."""
+        return None if self.epsilon == np.inf else (self.epsilon, self.privacy_delta)
+
+    def releases(self, constants: Constants) -> int:
+        """How many reports an agent makes: after the last step there is none. At least 1, for the tree."""
+        return max(1, (constants.horizon - 1) // self.every)
+
+    def node_std(self, constants: Constants) -> float:
+        """The standard deviation of a node's noise."""
+        moved = sensitivity(self.longest_feature(constants), self.reward_bound)
+        return noise_std(self.budget, tree_levels(self.releases(constants)), moved)
+
+    def shift(self, constants: Constants) -> float:
+        """Lambda, which is added to the noisy sums of all agents so that they stay positive."""
+        failure = self.delta / blocks_of(constants)
+        releases, std = self.releases(constants), self.node_std(constants)
+        return max(self.regularisation, private_shift(std, releases, constants.num_agents, constants.dim, failure))
+
+    def agents(self, view: View) -> "PrivateFedLinUCBAgents":
+        """Agents that report noisy sums of psi psi^T and psi y."""
+        return PrivateFedLinUCBAgents(self, view)
+
+    def server(self, view: ServerView) -> "TreeServer":
+        """A server that adds up the nodes of the agents' trees."""
+        return TreeServer(tree_levels(self.releases(view.constants)))
+
+
+class PrivateFedLinUCBAgents(PrivateAgents):
+    """Agents of Private-FedLinUCB."""
+
+    def __init__(self, policy: PrivateFedLinUCB, view: View):
+        constants = view.constants
+        settings = policy.settings(view, regularisation=policy.shift(constants))
+        super().__init__(policy, view, settings, tree_levels(policy.releases(constants)))
+        self.every, self.width_scale, self.std = policy.every, policy.width_scale, policy.node_std(constants)
+        self.steps = 0  # the steps so far
+        self.due = False  # whether a report is due
+
+    def add(self, seen: Observation) -> FloatArray:
+        """Learn, and count the step."""
+        self.steps += 1
+        self.due = self.steps % self.every == 0
+        return super().add(seen)
+
+    def width(self) -> float:
+        """How many lengths ||psi||_{V^-1} an estimate may be off."""
+        constants = self.view.constants
+        return self.width_scale * private_fed_lin_ucb_width(
+            self.steps,
+            num_agents=constants.num_agents,
+            dim=constants.dim,
+            scale=self.scale,
+            alpha=self.delta / self.blocks,
+            theta_bound=self.theta_bound,
+            feature_bound=self.feature_bound,
+            shift=self.regularisation,
+        )
+
+    def speak(self) -> Message | None:
+        """The new node of each agent's tree, when a report is due. The kind of the message counts the reports."""
+        if not self.due:
+            return None
+        self.due = False
+        draws = self.view.randomness.draws(self.releases + 1)
+        gram, moments = self.next_node(*report_noise(draws, self.std, *self.moments.shape[1:]))
+        return Message(f"node {self.releases}", {"gram": gram, "moments": moments}, self.view.agents)
+
+    def hear(self, down: Message) -> None:
+        """The noisy sums of all agents, from which everybody goes on."""
+        common = from_sums(down["gram"][None], down["moments"][None], self.regularisation)
+        self.ridge = for_agents(common, len(self.grown))
+
+
+class TreeServer(ServerSide):
+    """A server that keeps the newest node of each level, summed over agents, and answers with the sum of all data.
+
+    A node that was lost is missing until a later node holds its data too.
+
+    Args:
+        levels: m, the number of levels of the agents' trees.
+    """
+
+    def __init__(self, levels: int):
+        self.levels = levels
+        self.gram: FloatArray | None = None  # (m, B, d, d) the nodes; None: nobody has reported yet
+        self.moments: FloatArray | None = None  # (m, B, d)
+
+    def answer(self, up: Message) -> Message:
+        """The noisy sums over all agents: of popcount(k) nodes of each, in report k."""
+        release = int(up.kind.removeprefix("node "))
+        if self.gram is None or self.moments is None:
+            self.gram, self.moments = (np.zeros((self.levels, *up[name].shape[1:])) for name in ("gram", "moments"))
+        gram = running_sum(self.gram, release, up["gram"].sum(axis=0))
+        return Message("sums", {"gram": gram, "moments": running_sum(self.moments, release, up["moments"].sum(axis=0))})
