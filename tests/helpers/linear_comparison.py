@@ -70,9 +70,22 @@ def problems(T, M):
     }
 
 
-def fixed(std, T, M):
-    """Synthetic with hidden contexts that stay the same."""
-    return lambda _: fb.make("fedbandit/Synthetic-v0", num_agents=M, max_cycles=T, context_std=std, noise_std=SIGMA)
+def fixed(seed, std, T, M, K=10, d=3):
+    """Hidden contexts that stay the same, and a theta of norm 1 for each arm."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=(K, d))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    mu = fb.Gaussian(rng.uniform(-0.6, 0.6, (M, K * d)), std=std)
+    guaranteed = {"theta_bound": 1.0, "context_proxy": std**2}
+    return fb.make(
+        "fedbandit/Linear-v0",
+        theta=theta,
+        contexts=mu,
+        feature_map=fb.Table(K, d),
+        noise_std=SIGMA,
+        max_cycles=T,
+        **guaranteed,
+    )
 
 
 def row(name, found):
