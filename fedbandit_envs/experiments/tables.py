@@ -43,11 +43,11 @@ def summary(result: "Result", kind: str, times: Times) -> Columns:
 
 
 def _privacy(result: "Result") -> Columns:
-    """The budgets of the policies, if any of them is private; infinite for those that promise nothing."""
+    """The budgets of the policies, if any of them is private; NaN for those that promise nothing."""
     budgets = [result.privacy(label) for label in result.labels]
     if not any(budgets):
         return {}
-    epsilons, deltas = zip(*(budget or (math.inf, 0.0) for budget in budgets), strict=True)
+    epsilons, deltas = zip(*(budget or (math.nan, math.nan) for budget in budgets), strict=True)
     return dict(zip(PRIVACY, (list(epsilons), list(deltas)), strict=True))
 
 
@@ -186,7 +186,7 @@ def _methods(shown: Collection[str], num_trials: int) -> list[str]:
     if "epsilon" in shown:
         explained.append(
             "epsilon, privacy_delta: the budget of differential privacy that the reports of an agent keep together, "
-            "for one observation; inf: none is promised"
+            "for one observation; empty: none is promised"
         )
     if {*STATES, *LEDGER, "scalars"} & set(shown):
         explained.append("all other numbers: means")

@@ -7,6 +7,8 @@ from importlib.metadata import version
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fedbandit_envs.experiments.advice import advice_about
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.tables import shown_more
@@ -50,16 +52,15 @@ class Plots:
 
 
 def kinds_of(result: Result) -> list[str]:
-    """The kinds of regret that a result holds."""
+    """The kinds of regret that a result holds; where contexts change some are not known, which is NaN."""
     return [kind for kind in REGRETS if _holds(result, kind)]
 
 
 def _holds(result: Result, kind: str) -> bool:
     try:
-        result.final(result.labels[0], f"mean_{kind}")
+        return bool(np.isfinite(result.final(result.labels[0], f"mean_{kind}")).all())
     except ValueError:
         return False
-    return True
 
 
 def headline(result: Result) -> list[str]:

@@ -202,3 +202,39 @@ def private_fed_lin_ucb(problem, noise, *, every, shift, scale, alpha, bound) ->
 def dyadic_sizes(number: int) -> list[int]:
     """The powers of 2 that add up to a number, the largest first."""
     return [1 << bit for bit in reversed(range(number.bit_length())) if number >> bit & 1]
+
+
+def fed_ucb(problem, noise, *, rmin, rmax, kappa, scale, alpha, bound, factor, threshold) -> Played:
+    """FedUCB: noisy sums of all data, with a shift, whenever somebody has learnt enough; `factor` scales the width."""
+    T, M, _, d = problem.shape
+    batches = [[] for _ in range(M)]
+    new = [[np.zeros((d, d)), np.zeros(d)] for _ in range(M)]
+    S, s = M * rmin * np.eye(d), np.zeros(d)
+    played, since = Played(np.zeros((T, M), dtype=int)), 0
+    for t in range(T):
+        since += 1
+        asks = False
+        for i in range(M):
+            V = S + new[i][0]
+            spread = math.sqrt(2 * math.log(2 / alpha) + log_det(V) - d * math.log(M * rmin))
+            width = factor * (scale * spread + bound * math.sqrt(M * rmax) + math.sqrt(M) * kappa)
+            arm = best_arm(problem.psi[t, i], V, s + new[i][1], width)
+            played.arms[t, i] = arm
+            x = problem.psi[t, i, arm]
+            new[i] = [new[i][0] + np.outer(x, x), new[i][1] + x * problem.rewards[t, i, arm]]
+            growth = log_det(S + new[i][0] + M * (rmax - rmin) * np.eye(d)) - log_det(S)
+            asks |= since * growth > threshold * (1 + TIE)
+        if not asks:
+            continue
+        since, S, s = 0, np.zeros((d, d)), np.zeros(d)
+        for i in range(M):
+            batches[i].append(new[i])
+            new[i] = [np.zeros((d, d)), np.zeros(d)]
+            S = S + sum(gram for gram, _ in batches[i]) + (rmin + rmax) / 2 * np.eye(d)
+            s = s + sum(moments for _, moments in batches[i])
+            end = 0
+            for size in dyadic_sizes(len(batches[i])):
+                end += size
+                S, s = S + noise[0][end - 1, i], s + noise[1][end - 1, i]
+        played.uploads += [(t + 1, i) for i in range(M)]
+    return played

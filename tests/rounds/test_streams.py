@@ -286,3 +286,11 @@ def test_experiments_are_the_same_in_one_process_and_in_several(problem, more):
     one, several = (fb.run(experiment, executor=executor) for executor in ("serial", "processes:2"))
     for name in ("KK-UCB", "DisLinUCB"):
         assert one.final(name, "mean_regret").tobytes() == several.final(name, "mean_regret").tobytes()
+
+
+def test_the_report_of_an_experiment_leaves_out_the_kinds_of_regret_that_need_one_best_arm(tmp_path):
+    experiment = fb.Experiment("fedbandit/Forecast-v0", ["KK-UCB", "Uniform"], {"max_cycles": 40}, trials=2)
+    fb.run(experiment, out=tmp_path, executor="serial")
+    page = fb.report(tmp_path).read_text()
+    assert all(f'<option value="{kind}">' in page for kind in KINDS)
+    assert '<option value="group_regret">' not in page
