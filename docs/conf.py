@@ -24,7 +24,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_ext", "examples", "policies/ideas", "generated/gallery/*.ipynb"]
+exclude_patterns = ["_build", "_ext", "examples", "policies/ideas", "results/league", "generated/gallery/*.ipynb"]
 nitpicky = False  # docstrings name classes of other libraries, whose pages are not here
 
 # The theme's own fonts and icons are part of the pages: nothing is fetched from elsewhere.
@@ -52,7 +52,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "generated/gallery",
-    "image_scrapers": ("matplotlib", "own_figures.own_figures"),
+    "image_scrapers": ("own_figures.own_figures",),
     "filename_pattern": r"plot_",
     "download_all_examples": False,
     "show_memory": False,

@@ -125,16 +125,20 @@ def regrets() -> Figure:
 
 
 def networks() -> Figure:
-    """A star with a server, and agents that never talk."""
+    """A star with a server, a ring of neighbours, and agents that never talk."""
     figure, axes = empty(8, 2.2)
-    for middle, told, star in ((2, "a server: every message passes it", True), (6, "nobody: each agent alone", False)):
-        for angle in np.arange(6) * np.pi / 3:
-            x, y = middle + 1.1 * np.cos(angle), 1.2 + 0.75 * np.sin(angle)
-            if star:
-                axes.plot([middle, x], [1.2, y], color=GREY, linewidth=1)
-            axes.plot(x, y, "o", color=GREEN, markersize=12)
-        if star:
-            axes.plot(middle, 1.2, "s", color=BLUE, markersize=15)
+    forms = "a server: every message passes it", "neighbours: here on a ring", "nobody: each agent alone"
+    for number, told in enumerate(forms):
+        middle = 1.4 + 2.6 * number
+        angles = np.arange(6) * np.pi / 3
+        x, y = middle + 0.95 * np.cos(angles), 1.25 + 0.75 * np.sin(angles)
+        if number == 0:
+            for one in zip(x, y, strict=True):
+                axes.plot([middle, one[0]], [1.25, one[1]], color=GREY, linewidth=1)
+            axes.plot(middle, 1.25, "s", color=BLUE, markersize=15)
+        elif number == 1:
+            axes.plot([*x, x[0]], [*y, y[0]], color=GREY, linewidth=1)
+        axes.plot(x, y, "o", color=GREEN, markersize=12)
         axes.text(middle, 0.1, told, ha="center", fontsize=9)
     return figure
 

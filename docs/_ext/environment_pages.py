@@ -13,6 +13,32 @@ from fedbandit_envs.cli.list_names import Explanation, explanation
 from fedbandit_envs.envs.ids import COUPLED
 
 SHOWN_STEPS = 2000
+FORMS = """## Every form that its users expect
+
+```python
+import gymnasium
+import pettingzoo
+
+import fedbandit_envs as fb
+
+fb.make("fedbandit/Synthetic-v0", num_agents=100)  # PettingZoo's parallel form
+pettingzoo.make("parallel", "fedbandit/Synthetic-v0", num_agents=100)  # the same; also "aec"
+fb.synthetic_v0.parallel_env(num_agents=100)  # PettingZoo's module form
+gymnasium.make("fedbandit_envs:fedbandit/Synthetic-v0")  # joint view: all agents act at once
+gymnasium.make("fedbandit_envs:fedbandit/Synthetic-Agent-v0", agent=3)  # the view of one agent
+gymnasium.make_vec("fedbandit_envs:fedbandit/Synthetic-Agent-v0", num_envs=100)  # agents as rows of a vector
+```
+
+## Wrappers
+
+| wrapper | what it does |
+|---|---|
+| `fb.ExpectedFeatures` | shows psi, the expected features, in place of the distribution |
+| `fb.PullStatistics` | adds an agent's own pulls and mean rewards, which a learner without memory needs |
+| `fb.RecordRegret` | puts the regret of the episode into the last info |
+
+A problem of your own is an environment too: see [your own data](../../how-to/own-data.md) and
+[your own environment](../../how-to/own-environment.md)."""
 OBSERVATION = """The observation is the distribution of the agent's context, never the context itself.
 `observe="context"` shows the context (the exact setting)."""
 SHARED_OBSERVATION = """There are no contexts: `total` is what the agent's arm has paid in all, `load` how many agents
@@ -55,6 +81,8 @@ Each environment has a page with its spaces, rewards and arguments. `fedbandit l
 shell. How the pieces fit together is told in [the model](../../concepts/model.md).
 
 {table(["id", "what it is"], rows)}
+
+{FORMS}
 
 ```{{toctree}}
 :hidden:

@@ -10,6 +10,7 @@ from typing import Any
 import command_pages
 import copied_pages
 import environment_pages
+import league_page
 import name_pages
 import policy_pages
 from concept_pictures import draw_all
@@ -33,10 +34,11 @@ def write(app: Sphinx) -> None:
     pages |= command_pages.pages()
     pages |= name_pages.pages()
     pages |= copied_pages.pages(Path(app.srcdir).parent)
+    pages["results/league"] = league_page.page(Path(app.srcdir) / "results" / "league")
     draw_all(folder / "pictures")
     for name, text in pages.items():
         write_if_new(folder / f"{name}.md", text)
-    for room in ("environments", "policies", "reference", "project"):
+    for room in ("environments", "policies", "reference", "results", "project"):
         for page in (folder / room).glob("*.md"):
             if f"{room}/{page.stem}" not in pages:
                 page.unlink()

@@ -101,10 +101,11 @@ class Home:
     environment: str  #: the id of the environment
     arguments: dict[str, Any]  #: its arguments
     kinds: tuple[str, ...] = ()  #: the kinds of policies that try this one first; no other kind tries it
+    steps: int = STEPS  #: the horizon
 
-    def env(self, policy: fb.Policy, steps: int = STEPS) -> Any:
+    def env(self, policy: fb.Policy, steps: int | None = None) -> Any:
         """The environment, which shows what the policy must see."""
-        return fb.make(self.environment, **self.arguments, max_cycles=steps, observe=observe_for(policy))
+        return fb.make(self.environment, **self.arguments, max_cycles=steps or self.steps, observe=observe_for(policy))
 
 
 def same_arms() -> dict[str, Any]:
@@ -131,12 +132,14 @@ HOMES = (
         SYNTHETIC,
         STREAM,
         ("Linear upper confidence bounds",),
+        STEPS // 2,
     ),
     Home("`fedbandit/Synthetic-v0` with classical error", SYNTHETIC, {"num_agents": 20, "error": "classical"}),
     Home(
         "`fedbandit/Synthetic-v0`, where contexts are new at each step and revealed after it",
         SYNTHETIC,
         {**STREAM, "reveal": "after"},
+        steps=STEPS // 2,
     ),
     Home("`fedbandit/Linear-v0`, where all agents have the same arms", "fedbandit/Linear-v0", same_arms()),
     Home("`fedbandit/SharedArms-v0`", "fedbandit/SharedArms-v0", {}),

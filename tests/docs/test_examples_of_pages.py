@@ -19,7 +19,12 @@ import command_pages
 pytestmark = SITE_TESTS
 BIN = Path(sys.executable).parent
 WRITTEN = sorted(file for file in DOCS.rglob("*.md") if not {"generated", "_build", "ideas"} & set(file.parts))
-WITH_COMMANDS = ["start/first-run.md", "how-to/sweeps-and-tables.md"]
+WITH_COMMANDS = [
+    "start/first-run.md",
+    "how-to/sweeps-and-tables.md",
+    "how-to/experiments.md",
+    "how-to/lost-and-false-reports.md",
+]
 
 
 def blocks(file: Path, language: str) -> list[str]:
@@ -51,7 +56,7 @@ def test_pages_with_python_are_found() -> None:
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_commands_run_in_a_shell(page: str, tmp_path: Path) -> None:
     lines = [line for block in blocks(DOCS / page, "bash") for line in block.replace("\\\n", " ").splitlines()]
-    assert len(lines) >= 3
+    assert len(lines) >= 2
     for line in lines:
         done = finished(["sh", "-c", f'PATH="{BIN}:$PATH" {line}'], tmp_path)
         assert done.returncode == 0, (line, done.stderr)
