@@ -1,7 +1,7 @@
 """Twenty families of problems on which Fed-CI is compared with what it must not be worse than.
 
-The families of `DEVELOPED` were looked at while the second edition of Fed-CI was written; those of `WRITTEN_AFTER` were
-written when its code was finished, and nothing was changed after they had been run.
+The families of `DEVELOPED` were looked at while the second edition of Fed-CI was written. Those of `WRITTEN_AFTER` were
+written when its scale, its robust server and its cloud were finished, and no constant was chosen by them.
 """
 
 from collections.abc import Callable
