@@ -145,7 +145,7 @@ class DELBServer(ServerSide):
     def answer(self, up: Message) -> Message:
         """The shares of the next phase and, after the first one, the estimate of the last."""
         if self.arms is None:
-            self.arms = regressors(up["psi"][0], self.constants)
+            self.arms = regressors(np.median(up["psi"], axis=0), self.constants)  # no single agent decides
             return self._shares(self._phase_pulls(self.arms))
         self._count(up)
         if self.dealt.any():

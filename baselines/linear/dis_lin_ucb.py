@@ -1,4 +1,4 @@
-"""DisLinUCB on psi, with one block of d dimensions for each arm."""
+"""DisLinUCB: all agents synchronise when one of them has learnt enough, after Wang, Hu, Chen and Wang."""
 
 from dataclasses import dataclass
 

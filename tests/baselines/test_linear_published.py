@@ -44,7 +44,7 @@ def test_fed_lin_ucb_in_the_setting_of_he_et_al():
 
 @pytest.mark.slow
 def test_async_lin_ucb_in_the_setting_of_he_et_al():
-    """In turn it takes the 705 messages of all published runs; at once it takes fewer, 537 to 566 in our first runs."""
+    """In turn it takes the 705 messages of all published runs; at once it takes fewer, about 500 to 570."""
     settings = {"width": 0.5, "upload": 6.0, "download": 6.0}
     regrets, messages = np.transpose(
         [regret_and_messages(fb.make_policy("Async-LinUCB", one_by_one=True, **settings), seed) for seed in range(2)]

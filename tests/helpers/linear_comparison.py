@@ -7,7 +7,6 @@ from scipy import stats
 
 import fedbandit_envs as fb
 
-POLICIES = ("Weighted-DisLinUCB", "DisLinUCB", "Lin-Hidden", "KK-UCB")
 SIGMA = 0.3
 
 
@@ -90,13 +89,17 @@ def row(name, found):
     return " | ".join(cells)
 
 
-def compare(make, trials, policies=POLICIES, kind="distribution_regret"):
-    """All policies on one problem; they face the same instances and contexts."""
+def named(*names):
+    """Policies by their names, which are told the noise scale where they take one."""
+    return {name: fb.make_policy(name, **({} if name == "Local-UCB" else {"sigma": SIGMA})) for name in names}
+
+
+def compare(make, trials, policies, kind="distribution_regret"):
+    """All policies, by their labels, on one problem; they face the same instances and contexts."""
     found = {}
-    for name in policies:
-        policy = fb.make_policy(name) if name == "Local-UCB" else fb.make_policy(name, sigma=SIGMA)
+    for label, policy in policies.items():
         histories = [fb.play(make(trial), policy, seed=trial) for trial in range(trials)]
         regrets = np.array([history.mean_regret(kind)[-1] for history in histories])
         scalars = np.mean([history.ledger.scalars for history in histories]) / histories[0].constants.num_agents
-        found[name] = Compared(regrets, scalars)
+        found[label] = Compared(regrets, scalars)
     return found
