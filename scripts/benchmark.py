@@ -21,7 +21,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, instructions, peers, profile, runs, scale, scaling, stepping
+from benchmarks import inference, instructions, peers, profile, runs, scale, scaling, stepping, streams
 from benchmarks.measure import Row, show
 
 SUBJECTS = (
@@ -31,6 +31,7 @@ SUBJECTS = (
     "design",
     "policies",
     "inference",
+    "stream",
     "agents",
     "horizon",
     "sizes",
@@ -66,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         "design": runs.design,
         "policies": stepping.policies,
         "inference": inference.inference,
+        "stream": streams.stream,
         "sizes": scaling.sizes,
         "peers": peers.peers,
         "imports": scaling.imports,

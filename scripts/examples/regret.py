@@ -46,14 +46,20 @@ def regret(policy: fb.Policy) -> float:
     return float(np.mean([fb.play(env, policy, seed=seed).mean_regret()[-1] for seed in EVALUATION]))
 
 
-def report(before: float, after: float) -> None:
-    """The table: a learner before and after training, beside Fed-PECD, which is told the noise, and uniform play."""
-    rows = {
-        "before training": before,
-        "after training": after,
-        "Fed-PECD": regret(fb.make_policy("Fed-PECD", sigma=PROBLEM["noise_std"])),
-        "Uniform": regret(fb.make_policy("Uniform")),
-    }
+def report(before: float, after: float, others: dict[str, float] | None = None) -> None:
+    """The table: a learner before and after training, beside other policies.
+
+    Args:
+        before: its regret before training.
+        after: its regret after training.
+        others: the regret of others by name; None: that of Fed-PECD, which is told the noise, and of uniform play.
+    """
+    if others is None:
+        others = {
+            "Fed-PECD": regret(fb.make_policy("Fed-PECD", sigma=PROBLEM["noise_std"])),
+            "Uniform": regret(fb.make_policy("Uniform")),
+        }
+    rows = {"before training": before, "after training": after, **others}
     print("policy            regret per agent")
     for name, value in rows.items():
         print(f"{name:<16} {value:10.2f}")

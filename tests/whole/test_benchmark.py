@@ -12,7 +12,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 def test_the_runs_in_new_processes_end_and_measure(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS))
     monkeypatch.setattr(sys, "path", list(sys.path))  # the scripts add folders of their own
-    from benchmarks import peers, scaling, stepping  # noqa: F401 - the import itself is a part of the test
+    from benchmarks import peers, scaling, stepping, streams  # noqa: F401 - the import itself is a part of the test
 
     found = scaling.measure(1, num_agents=5, max_cycles=512)
     assert found["seconds"] > 0
