@@ -33,13 +33,14 @@ def collected(settings: Settings, folder: Path) -> History:
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
     pulls = np.zeros((*shape, constants.num_arms), dtype=np.int64)
-    regrets = np.zeros((len(summed_regrets()), *shape))  # where contexts change
+    regrets = np.zeros((len(summed_regrets()), *shape))
     marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):
             pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
-            regrets[:, :, state["agents"]] = _held(kept["regret"], len(steps)).swapaxes(0, 1)
+            if len(kept["regret"]):  # contexts change
+                regrets[:, :, state["agents"]] = _held(kept["regret"], len(steps)).swapaxes(0, 1)
             for name, mark in marks._asdict().items():
                 mark[:, state["agents"]] = _held(kept[name], len(steps))
     env = settings.make_environment()

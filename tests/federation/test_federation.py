@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from federation_loop import EACH_ITS_OWN, SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
+from histories import assert_same_history
 from playable import home
 from refusals import assert_refused
 
-from fedbandit_envs import ProtocolError, ServerSide, play, policy_names
+from fedbandit_envs import ProtocolError, ServerSide, play, policy_names, storage
 from fedbandit_envs.federation.client import Client
+from fedbandit_envs.federation.record import collected
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards, reward_source
 from fedbandit_envs.federation.wire import pack
@@ -203,3 +206,18 @@ def test_waiting_for_clients_ends() -> None:
     of = settings("Fed-PECD")
     with pytest.raises(TimeoutError, match="expected 9 clients within 0 s, got 3"):
         coordinator_of(Loop(of, SEVERAL)).wait_for(9, 0, sleep=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"), [("Fed-PECD", {}), ("coop-UCB2", {}), ("KK-UCB", {"context": "streaming"})]
+)
+def test_the_history_of_a_folder_is_that_of_one_process(policy: str, problem: dict[str, Any], tmp_path: Path) -> None:
+    of = settings(policy, max_cycles=30, **problem)
+    loop = Loop(of, SEVERAL)
+    coordinator = federated(loop)
+    files = {"server": storage.to_bytes(coordinator.snapshot())}
+    files |= {f"clients/{node}": state for node, state in loop.states.items()}
+    for part, content in files.items():
+        (tmp_path / part).mkdir(parents=True)
+        (tmp_path / part / "state.npz").write_bytes(content)
+    assert_same_history(collected(of, tmp_path), in_process(of))
