@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
-from fedbandit_envs.storage import StoredFileError, load, save
+from fedbandit_envs.storage import StoredFileError, load, save, write_whole
 
 TREE = {
     "seed": 2**127 + 1,
@@ -352,3 +352,12 @@ def test_a_pickled_array_in_a_file_is_refused_and_not_run(tmp_path):
 def test_what_is_not_plain_is_refused_and_nothing_written(tmp_path, tree, parts):
     assert_refused(lambda: save(tmp_path / "state", tree), *parts)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_link_that_somebody_planted_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbandit_envs.storage.secrets.token_hex", lambda size: "guessed")
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / ".state.guessed.part").symlink_to(tmp_path / "victim")
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "state", b"content")
+    assert (tmp_path / "victim").read_text() == "mine"
