@@ -6,7 +6,8 @@ estimate. They are taken out first, or the agent's rewards would count twice.
 
 Any context distribution will do. One with finite support gives a mixture, which is exact. Where features are not
 linear in the context a mixture over many points stands for the distribution. For all others the bias is taken for
-Gaussian, with the covariance that the distribution says.
+Gaussian, with the covariance that the distribution says; a second, wider Gaussian of little weight stands for the
+possibility that the agent was told a wrong distribution.
 """
 
 import math
@@ -26,6 +27,11 @@ from fedbandit_envs.protocol.knowledge import View
 # left. Reports about inferred features confirm each other up to one linear map of all theta, which only the distance of
 # x from psi pins. Without a floor their weights grow as pulls do, and V goes to 0 along that map, too.
 _LEAST_LEFT = 0.09
+
+# An agent may be told a wrong mu. With this probability it believes that its context lies further off than mu says,
+WRONG = 0.001
+# by this factor of all standard deviations. Its rewards decide.
+WRONG_SPREAD = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +102,22 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
     factors, own = distribution.reward_factors(feature_map, others.theta)
     # E <theta_a, phi - psi>^2 has a part from V, which grows when the own share is taken out.
     own = own + others.growth * _variances_of_spread(distribution, feature_map, others.V)
-    return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
+    if distribution.known is not None:
+        return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
+    spreads = np.array([1.0, WRONG_SPREAD])
+    return Belief(
+        np.tile(np.log([1 - WRONG, WRONG]), (len(own), 1)),
+        np.repeat(average.mean, 2, axis=1),
+        average.variance + own[:, None] * spreads[:, None] ** 2,
+        factors[:, None] * spreads[:, None, None],
+    )
+
+
+def wrong_mu(view: View, belief: Belief) -> FloatArray:
+    """The probability that mu is wrong, (n,): that of the component with the larger spread, where there is one."""
+    if view.distribution.finite_support or needs_cloud(view):
+        return np.zeros(len(belief.log_weights))
+    return belief.weights[:, -1]
 
 
 def average_belief(view: View, others: OthersEstimate) -> Belief:

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_agents.inference.context_bias import (
+    WRONG_SPREAD,
     average_belief,
     bias_variances,
     inferred_features,
     prior_belief,
     without_own_share,
+    wrong_mu,
 )
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.scale import own_variance
@@ -284,6 +286,7 @@ class InferringAgents(AgentSide):
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
-        return inferred_features(
-            self.view, self.prior(), self.theta, self.V, self.tau2, self.pulls, self.sums, self.noise
-        )
+        believed, seen = (self.theta, self.V, self.tau2), (self.pulls, self.sums, self.noise)
+        x, tau2 = inferred_features(self.view, self.prior(), *believed, *seen)
+        wrong = wrong_mu(self.view, self.posterior())[:, None] > 0.5
+        return np.where(wrong[..., None], self.view.psi, x), np.where(wrong, WRONG_SPREAD**2 * self.tau2, tau2)

@@ -15,7 +15,13 @@ from fedbandit_envs import Discrete, FeatureFunction, Gaussian, Identity, PointM
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 
-def test_posterior_of_two_arms_by_hand():
+@pytest.fixture
+def trusting(monkeypatch):
+    """Agents that take mu for right whatever they see."""
+    monkeypatch.setattr("fedbandit_agents.inference.context_bias.WRONG", 1e-15)
+
+
+def test_posterior_of_two_arms_by_hand(trusting):
     # r = (c, 2c), c ~ N(1, 1/4). One reward 2 of the first arm, noise 1: the precision of c goes from 4 to 5, its mean
     # to (4 * 1 + 1 * 2) / 5 = 1.2.
     view = view_of(Gaussian(np.array([[1.0]]), std=0.5), Identity(2, 1))
@@ -157,7 +163,7 @@ def moments(grid, density):
     return mean, (grid - mean).T @ (weights[:, None] * (grid - mean))
 
 
-def test_gaussian_context_equals_integration_over_the_context():
+def test_gaussian_context_equals_integration_over_the_context(trusting):
     theta, noise = np.array([[0.8], [-0.5]]), 0.3
     view = view_of(Gaussian(np.array([[0.6]]), std=0.4), Identity(2, 1))
     pulls, sums = np.array([[2, 1]]), np.array([[1.9, -0.6]])
@@ -170,7 +176,7 @@ def test_gaussian_context_equals_integration_over_the_context():
     np.testing.assert_allclose(covariance(found)[0], dense, atol=1e-8)
 
 
-def test_table_of_two_arms_equals_integration_over_both():
+def test_table_of_two_arms_equals_integration_over_both(trusting):
     # Contexts with independent rows and theta known: the two mean rewards are independent; integrate the plane.
     theta, noise, std = np.array([[1.0], [0.7]]), 0.5, 0.3
     view = view_of(Gaussian(np.array([[0.5, 0.9]]), std=std), Table(2, 1))
