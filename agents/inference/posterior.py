@@ -147,16 +147,23 @@ class Belief:
         """Centres (n, k or 1, K) and deviations (n, k, K) of k samples.
 
         They are made of normals `own` (n, k, K) and `z` (n, k, q) and of uniforms (n, k), which choose the component.
-        `own` is overwritten.
         """
-        n, components, _, q = self.factors.shape
+        components, q = len(self.factors[0]), self.factors.shape[3]
+        first = own * np.sqrt(self.variance[:, :1])
+        if q:
+            first += np.einsum("nkq,naq->nka", z, self.factors[:, 0])
         if components == 1:
-            own *= np.sqrt(self.variance)
-            return self.mean, own + np.einsum("nkq,naq->nka", z, self.factors[:, 0]) if q else own
-        below = uniforms[..., None] >= self.weights.cumsum(axis=1)[:, None, :-1]
-        chosen = np.arange(n)[:, None], below.sum(axis=2)  # agents (n, 1) and their components (n, k)
-        own *= np.sqrt(self.variance)[chosen]
-        return self.mean[chosen], own + np.einsum("nkaq,nkq->nka", self.factors[chosen], z) if q else own
+            return self.mean, first
+        centre = np.repeat(self.mean[:, :1], own.shape[1], axis=1)
+        chosen = (uniforms[..., None] >= self.weights.cumsum(axis=1)[:, None, :-1]).sum(axis=2)  # (n, k)
+        for component in range(1, components):  # the samples of other components take the place of the first one's
+            agent, sample = np.nonzero(chosen == component)
+            centre[agent, sample] = self.mean[agent, component]
+            deviation = own[agent, sample] * np.sqrt(self.variance[agent, component])
+            if q:
+                deviation += np.einsum("mq,maq->ma", z[agent, sample], self.factors[agent, component])
+            first[agent, sample] = deviation
+        return centre, first
 
 
 def _normalised(log_weights: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from fedbandit_envs.federation.constants import checked_constants
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
 from fedbandit_envs.protocol.network import Network
-from fedbandit_envs.protocol.policy import Policy, agents_of, observe_for, partner_of
+from fedbandit_envs.protocol.policy import Policy, agents_of, hidden_for, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.rounds.checks import check_changes, check_network, check_plays
 from fedbandit_envs.rounds.relay import ViaGraph
@@ -78,7 +78,7 @@ class Settings:
         env = _environment(environment, arguments, made)
         check_plays(made, env)
         env.reset(seed=chosen)
-        view = env.view("truth" if made.observes == "truth" else None)
+        view = env.view(hidden_for(made))
         constants, edges = view.constants, None
         check_network(made, network, constants.num_agents)
         if partner_of(type(made)) == "peers":
@@ -125,7 +125,7 @@ class Settings:
             "environment": self.environment,
             "arguments": dict(self.arguments),
             "seed": self.seed,
-            "observes": "truth" if policy.observes == "truth" else observe_for(policy),
+            "observes": hidden_for(policy) or observe_for(policy),
         }
 
     def config(self) -> Config:

@@ -14,12 +14,10 @@ from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.overflow import overflowing
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
 from fedbandit_envs.storage import plain_value
 from fedbandit_envs.validation import one_of
-
-#: No honest report holds a larger number: sums and squares of smaller numbers are finite.
-LARGEST_NUMBER = 1e100
 
 
 class Side:
@@ -93,28 +91,6 @@ class AgentSide(Side, ABC):
             f"{type(self).__name__}.observe: expected a class that says what it does when contexts change, got none; "
             "define observe(view)"
         )
-
-
-def overflowing(up: Message) -> dict[int, str]:
-    """The agents with numbers that are not finite, or beyond `LARGEST_NUMBER`, and the reason; see `refuses`.
-
-    >>> up = Message("means", {"means": np.array([[0.5], [np.nan], [1e300]])}, agents=np.array([3, 5, 8]))
-    >>> overflowing(up)
-    {5: 'sent NaN or infinity in means', 8: 'sent a number beyond 1e+100 in means'}
-    """
-    found: dict[int, str] = {}
-    for name, array in up.arrays.items():
-        if array.dtype.kind != "f" or not array.size:
-            continue
-        if max(array.max(), -array.min()) <= LARGEST_NUMBER:  # also false for NaN
-            continue
-        assert up.agents is not None
-        for agent, row in zip(up.agents.tolist(), array, strict=True):
-            if not np.isfinite(row).all():
-                found.setdefault(agent, f"sent NaN or infinity in {name}")
-            elif np.abs(row).max() > LARGEST_NUMBER:
-                found.setdefault(agent, f"sent a number beyond {LARGEST_NUMBER:g} in {name}")
-    return found
 
 
 class ServerSide(Side, ABC):

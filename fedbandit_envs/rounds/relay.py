@@ -11,7 +11,7 @@ from fedbandit_envs.arrays import BoolArray, IntArray, immutable
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
-from fedbandit_envs.protocol.policy import overflowing
+from fedbandit_envs.protocol.overflow import overflowing
 from fedbandit_envs.rounds.carrier import Delivery
 from fedbandit_envs.rounds.channel import Channel
 from fedbandit_envs.rounds.deliveries import drawn

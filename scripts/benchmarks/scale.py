@@ -111,7 +111,7 @@ def scale(quick: bool) -> tuple[list[Row], Points]:
 
 
 def millions(quick: bool) -> list[Row]:
-    """Ten million agents in 16 shards, with K = 2 and d = 2, so that it fits into 16 GiB."""
+    """Ten million agents in 16 shards, with K = 2 and d = 2, so that it fits into 24 GiB."""
     agents = 10**5 if quick else 10**7
     found = measure(agents, 16, arms=2, dim=2)
     peaks = f"{_mib(found['driver'])}, {_mib(max(found['shards']))}, {_mib(sum(found['shards']))}"
