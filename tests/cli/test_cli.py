@@ -449,6 +449,7 @@ def test_debug_shows_the_traceback() -> None:
             main(arguments)
 
 
+@pytest.mark.slow
 def test_it_works_without_a_terminal(tmp_path: Path) -> None:
     command = [*FEDBANDIT, "run", *QUICK, "--policy", "Uniform", "--trials", "2", "--out", str(tmp_path / "out")]
     ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -491,6 +492,7 @@ def test_a_reader_that_leaves_early_is_no_traceback() -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["run"], ["sweep", "--over", "dim=2,3"]])
 def test_a_reader_that_leaves_early_still_gets_all_files(command: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -90,6 +90,7 @@ def test_a_typed_class_that_uses_what_can_not_be_hashed_shares_its_hash_with_no_
     assert first.split(" ")[0] == second.split(" ")[0] == typed(program + "print(before)")[0].split(" ")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["import own_steps", "", "global own_steps; import own_steps"])
 def test_an_edit_in_a_module_that_a_typed_class_imports_changes_its_hash(tmp_path: Path, how: str) -> None:
     program = "import own_steps\n" * (not how) + TYPED.replace(
@@ -111,6 +112,7 @@ print(code_digest(policy_class("own_policy:Mine")))
 OWN = "from fedbandit_baselines.yardsticks import Uniform\n{}\n\nclass Mine(Uniform):\n    share = 0.5\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["import parts.steps", "from parts.steps import ready", "from parts import steps"])
 def test_modules_of_a_folder_without_an_init_file_are_part_of_the_hash(tmp_path: Path, how: str) -> None:
     (tmp_path / "parts").mkdir()
@@ -122,6 +124,7 @@ def test_modules_of_a_folder_without_an_init_file_are_part_of_the_hash(tmp_path:
     assert typed(FILED, tmp_path) != first
 
 
+@pytest.mark.slow
 def test_the_hash_does_not_depend_on_where_the_package_is_installed(tmp_path: Path) -> None:
     import fedbandit_agents
     import fedbandit_baselines

@@ -51,6 +51,7 @@ def same(one: object, two: object) -> bool:
     return type(one) is type(two) and bool(np.array_equal(np.asarray(one), np.asarray(two)))
 
 
+@pytest.mark.slow
 def test_whatever_is_put_into_a_trial_s_file_is_refused_with_words(folder: Path) -> None:
     """Every value of a record is replaced by values of every kind; only the numbers themselves can't be judged."""
     (file,) = folder.glob("runs/*/trial_000000.npz")

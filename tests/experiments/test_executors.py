@@ -140,6 +140,7 @@ def test_no_more_tasks_are_under_way_than_the_workers_need() -> None:
     assert counting.most == 6
 
 
+@pytest.mark.slow
 def test_workers_are_replaced_after_many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_module, "_TASKS_OF_A_WORKER", 3)
     with Processes(1) as workers:
@@ -150,6 +151,7 @@ def test_workers_are_replaced_after_many_tasks(monkeypatch: pytest.MonkeyPatch) 
                 os.kill(pid, 0)
 
 
+@pytest.mark.slow
 def test_new_workers_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(small(trials=4), tmp_path / "serial", "serial")
     monkeypatch.setattr(task_module, "_TASKS_OF_A_WORKER", 1)
@@ -158,6 +160,7 @@ def test_new_workers_change_no_result(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [file.read_bytes() for file in serial] == [file.read_bytes() for file in renewed]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_when_it_should_be_replaced_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "_GRACE", 0.5)
     with Processes(1) as workers:

@@ -38,6 +38,7 @@ def one(folder: Path, policy: str, trial: int) -> Path:
 # --- growth -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_any_order_of_growth_gives_the_same_bytes(tmp_path: Path) -> None:
     fb.run(small(), tmp_path / "whole", "serial")
     for policy in POLICIES:

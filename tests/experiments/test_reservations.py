@@ -63,6 +63,7 @@ def shared(tmp_path: Path) -> Shared:
     return Shared(tmp_path)
 
 
+@pytest.mark.slow
 def test_eight_processes_that_share_a_folder_compute_each_trial_once(shared: Shared) -> None:
     executors = ["serial"] * 7 + ["processes:2"]
     told = finish([shared.start(0.02, 20, executor) for executor in executors])
@@ -85,12 +86,14 @@ def in_namespaces() -> list[str]:
     pytest.skip("this system lets nobody make a space of process ids")
 
 
+@pytest.mark.slow
 def test_containers_with_equal_process_ids_that_share_a_folder_compute_each_trial_once(shared: Shared) -> None:
     finish([shared.start(0.02, 12, before=in_namespaces()) for _ in range(6)])
     assert len(shared.marked("begun")) == 2 * 12
     assert fb.Result.load(shared.out).trials == list(range(12))
 
 
+@pytest.mark.slow
 def test_the_trial_of_a_killed_process_is_taken_over(shared: Shared) -> None:
     victim = shared.start(30, 1)
     while not shared.marked("begun"):
@@ -116,6 +119,7 @@ def test_the_trial_of_a_killed_process_is_taken_over(shared: Shared) -> None:
     waiting.communicate()
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_finished_and_tidied_by_the_next_one(shared: Shared) -> None:
     killed = shared.start(0.05, 6, "processes:2")
     while len(shared.marked("done")) < 3:

@@ -65,6 +65,7 @@ class Backwards:
         return result
 
 
+@pytest.mark.slow
 def test_results_have_the_same_bytes_for_any_workers_and_any_order_of_completion(tmp_path: Path) -> None:
     for name in ("serial", "processes:1", "processes:2", "processes:4"):
         fb.run(small(trials=8), tmp_path / name, name)
@@ -131,6 +132,7 @@ assert main(["plot", folder, "--format", "png"]) == 0
 """
 
 
+@pytest.mark.slow
 def test_results_are_read_where_the_policy_is_not_installed(tmp_path: Path) -> None:
     fb.run(small(), tmp_path, "serial")
     ran = subprocess.run([sys.executable, "-c", READER, tmp_path], capture_output=True, text=True)
@@ -297,6 +299,7 @@ print(fb.run(experiment, sys.argv[1], "processes:2").notes)
 """
 
 
+@pytest.mark.slow
 def test_a_policy_typed_into_a_prompt_runs_in_processes_and_other_code_of_it_runs_again(tmp_path: Path) -> None:
     def told(code: str) -> str:
         # Python that reads its program from elsewhere than a file has a __main__ without one, as a notebook has.
@@ -345,6 +348,7 @@ def killed_runs(tmp_path: Path, kills: int) -> None:
     assert hashes(tmp_path / "out") == hashes(tmp_path / "undisturbed")
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_finished_by_the_next_one(tmp_path: Path) -> None:
     killed_runs(tmp_path, kills=2)
 
@@ -412,6 +416,7 @@ def broken(view):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["serial", "processes:1"])
 def test_a_policy_that_nobody_registered_runs_by_its_path_and_its_failures_name_its_line(
     tmp_path: Path, executor: str

@@ -108,6 +108,7 @@ def test_a_process_that_waits_for_another_says_so(
     assert capsys.readouterr().err == "waiting for 1 trials that other processes compute\n"
 
 
+@pytest.mark.slow
 def test_tables_are_not_written_while_another_process_writes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_trial_that_never_ends_has_failed_and_the_others_are_kept(tmp_path: Pa
     assert not list((tmp_path / "out").rglob("*.reserved-*"))
 
 
+@pytest.mark.slow
 def test_a_time_limit_that_is_kept_changes_nothing(tmp_path: Path) -> None:
     for folder, timeout in (("limited", 60.0), ("free", None)):
         fb.run(small(), tmp_path / folder, "processes:2", timeout=timeout)
@@ -78,6 +79,7 @@ def test_the_command_line_has_the_time_limit(command: str, capsys: pytest.Captur
     assert "timeout: expected an executor that can end its workers" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_word_is_said_when_nothing_finishes_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +91,7 @@ def test_one_word_is_said_when_nothing_finishes_for_long(
     assert "--timeout SECONDS" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [False, True], ids=["after the last task", "after an error"])
 def test_a_stopped_worker_does_not_keep_the_end_waiting(error: bool) -> None:
     start = time.monotonic()

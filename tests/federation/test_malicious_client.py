@@ -86,6 +86,7 @@ def play(seed: int) -> None:
         assert (loop.client(node).snapshot()["checkpoints"]["now"].sum(axis=1) == 60).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(21))
 def test_no_reply_of_one_client_ends_the_run_wrongly_or_shuts_another_out(seed: int) -> None:
     play(seed)

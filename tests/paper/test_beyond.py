@@ -26,6 +26,7 @@ SMALL = beyond.BeyondScale(
 )
 
 
+@pytest.mark.slow
 def test_every_setting_is_run_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})  # other tests may have registered policies that fail
     found = beyond.beyond(tmp_path, trials=1, executor="serial", scale=SMALL)

@@ -95,6 +95,7 @@ def test_each_member_comes_true_equally_often_whatever_its_place():
     assert chisquare(np.bincount(place, minlength=5)).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [None, 4])
 def test_the_weather_is_stationary_with_the_stated_covariances(members):
     """Means over 4,000 independent runs of 2 sites; the standard errors are below 0.023, and 5 of them are allowed."""

@@ -231,6 +231,7 @@ def test_an_observed_zero_is_a_rating_and_a_missing_one_is_not():
     assert np.isfinite(np.concatenate([factor.ravel() for factor in without])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not REAL_RATINGS.is_file(), reason="needs MovieLens-100K: set FEDBANDIT_MOVIELENS to the path of u.data"
 )

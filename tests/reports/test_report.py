@@ -136,6 +136,7 @@ def test_names_are_used_once_and_references_are_there(text: str) -> None:
     assert {first or second for first, second in used} <= set(names)
 
 
+@pytest.mark.slow
 def test_equal_results_give_equal_pages_whatever_matplotlib_is_set_to(
     result: fb.Result, text: str, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_thinned_curves_stay_where_they_were() -> None:
     assert np.abs(shown - drawn[:, 1])[flat].max() < 0.1
 
 
+@pytest.mark.slow
 def test_ten_policies_take_less_than_a_megabyte(tmp_path: Path) -> None:
     names = ["Uniform", "Oracle", "Local-UCB", "Local-Thompson", "DisLinUCB"]
     policies = [fb.PolicySpec(name, label=f"{name}, number {turn}") for turn in (1, 2) for name in names]

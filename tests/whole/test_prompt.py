@@ -92,6 +92,7 @@ def test_a_notebook_has_a_progress_bar_and_a_log_has_none(
     assert "1/2" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_quick_start_passes_mypy(tmp_path: Path) -> None:
     mypy = shutil.which("mypy")
     if mypy is None:
