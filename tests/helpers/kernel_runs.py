@@ -140,7 +140,7 @@ def runs() -> Iterator[tuple[str, str]]:
             if problem in ("synthetic", "households") or problem.startswith("Bernoulli"):
                 seeds, horizon = ((5,), 60) if short else ((5, 6, 7), 1000)
                 variants |= {f"faults {seed}": (seed, horizon, {"faults": FAULTS}) for seed in seeds}
-                variants["stepwise"] = (5, 30, {"stepwise": True})
+                variants["stepwise"] = (5, 50, {"stepwise": True})
             if problem in ("synthetic", "households") and getattr(policy, "aggregation", "mean") != "mean":
                 variants["attackers"] = (5, 100 if short else 1000, {"faults": ATTACKED})
             for variant, (seed, horizon, keywords) in variants.items():
