@@ -209,7 +209,7 @@ def league_figure(results: Mapping[str, Result]) -> "Figure":
             sent, lost = (result.final(label, curve).mean() for curve in ("scalars", "mean_regret"))
             most = max(most, sent)
             marker = {key: value for key, value in look[label].items() if key != "linestyle"}
-            (handles[label],) = axes.plot(sent, lost, linestyle="", clip_on=False, label=label, **marker)
+            (handles[label],) = axes.plot(sent, lost, linestyle="", label=label, **marker)
         axes.set_xscale("symlog", linthresh=1e2, linscale=0.5)  # some policies send nothing
         axes.set_xticks([0, *(10.0**power for power in range(2, 12, 2) if 10.0**power < 2 * most)])
         axes.set_xlim(-50, 3 * most)
