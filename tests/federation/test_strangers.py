@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from federation_loop import settings
 from proc import private_network_is_possible
@@ -33,9 +34,9 @@ def test_another_user_can_neither_submit_an_app_nor_enter_the_network_nor_read_t
     def on_progress(turn: dict[str, Any]) -> None:
         if turn["turn"] == 0:
             stranger.submit(out)
-            (holder,) = subprocess.run(
-                ["pgrep", "-f", "fedbandit_envs.federation.network"], capture_output=True, text=True, check=True
-            ).stdout.split()
+            below = psutil.Process().children(recursive=True)  # another test may have a federation of its own
+            alive = [child for child in below if child.status() != psutil.STATUS_ZOMBIE]
+            (holder,) = (str(child.pid) for child in alive if "fedbandit_envs.federation.network" in child.cmdline())
             for flags in (["--net"], ["--user", "--net"], ["--user", "--net", "--preserve-credentials"]):
                 tried[" ".join(flags)] = as_nobody("nsenter", "--target", holder, *flags, "true")
             for part in ("flower", "server", "clients", "app", "logs"):
