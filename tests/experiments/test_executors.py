@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -74,6 +75,18 @@ def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
     (pid,) = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_no_thread_of_a_pool_outlives_it_also_after_an_error(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        with Processes(1) as executor:
+            executor.submit(sleep_and_tell, str(tmp_path), 30)
+            raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert not {thread for thread in threading.enumerate() if "ExecutorManager" in type(thread).__name__} - before
 
 
 def test_a_script_without_a_main_guard_is_told_what_to_do(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT, processors
 from fedbandit_envs.validation import one_of, whole_number
 
 _END_WITH_PARENT = 1  # the number of PR_SET_PDEATHSIG
-_GRACE = 5.0  # seconds in which a worker without a task must end by itself
+_GRACE = 5.0  # seconds in which a worker without a task, or a pool without workers, must end by itself
 
 
 class Executor(Protocol):
@@ -136,17 +136,17 @@ class Processes:
         self._end_pool()
         self._start()
 
-    def _end_pool(self) -> None:
+    def _end_pool(self, at_once: bool = False) -> None:
+        manager = self._pool._executor_manager_thread
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if not _have_ended(self._started):
+        if at_once or not _have_ended(self._started):
             self.end_workers()
+        if manager is not None:
+            # Python wakes this thread at its exit through a pipe that the thread closes when it ends: a race.
+            manager.join(_GRACE)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self.end_workers()
-        else:
-            self._end_pool()
+        self._end_pool(at_once=kind is not None)
         for name, value in self._environment.items():
             if value is None:
                 os.environ.pop(name, None)
