@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, process
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,19 @@ def test_an_error_ends_the_workers_at_once(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-def test_no_thread_of_a_pool_outlives_it_also_after_an_error(tmp_path: Path) -> None:
+def test_no_thread_of_a_pool_outlives_it_also_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = process._ThreadWakeup.close
+
+    def close_late(wakeup: Any) -> None:
+        time.sleep(0.5)
+        close(wakeup)
+
     def interrupt() -> None:
         with Processes(1) as executor:
             executor.submit(sleep_and_tell, str(tmp_path), 30)
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(process._ThreadWakeup, "close", close_late)
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         interrupt()
