@@ -84,8 +84,10 @@ def test_no_thread_of_a_pool_outlives_it_also_after_an_error(tmp_path: Path, mon
         time.sleep(0.5)
         close(wakeup)
 
+    executor = Processes(1)
+
     def interrupt() -> None:
-        with Processes(1) as executor:
+        with executor:
             executor.submit(sleep_and_tell, str(tmp_path), 30)
             raise KeyboardInterrupt
 
