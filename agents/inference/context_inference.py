@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.inference.stream import is_stream
+from fedbandit_agents.inference.stream_server import StreamServer
 from fedbandit_agents.inference.weighted_server import WeightedServer
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView
@@ -70,5 +72,5 @@ class ContextInference(Policy):
         return np.sqrt(variance.clip(min=0))
 
     def server(self, view: ServerView) -> ServerSide:
-        """The server: weighted least squares, arm by arm."""
-        return WeightedServer(self, view.constants)
+        """The server: weighted least squares, arm by arm; on a stream it adds up weighted sums."""
+        return (StreamServer if is_stream(view.constants) else WeightedServer)(self, view.constants)

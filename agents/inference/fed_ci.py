@@ -7,6 +7,7 @@ import numpy as np
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.inference.stream import StreamAgents, is_stream
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Plan
@@ -24,6 +25,11 @@ class FedCI(ContextInference):
     estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
     this library; see `ContextInference` for the parameters that it shares with its relatives.
 
+    Where contexts are new at each step (`context="streaming"`) there is no lasting context to infer, but mu_{i,t} says
+    how noisy each reward is. Agents then decide at each step by a Bayesian regression that weighs rewards by it, and
+    synchronise by the rule of DisLinUCB. Where contexts are revealed after the pull, the regression uses them. Of the
+    parameters only those of the noise scale matter there. Problems whose contexts stay for some steps are refused.
+
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-CI"), seed=0)
@@ -33,9 +39,9 @@ class FedCI(ContextInference):
 
     samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 
-    def agents(self, view: View) -> "FedCIAgents":
-        """Agents that infer their context and play by Thompson sampling."""
-        return FedCIAgents(self, view)
+    def agents(self, view: View) -> "FedCIAgents | StreamAgents":
+        """Agents that infer their context and play by Thompson sampling; on a stream they weigh what they see."""
+        return StreamAgents(self, view) if is_stream(view.constants) else FedCIAgents(self, view)
 
 
 class FedCIAgents(InferringAgents):

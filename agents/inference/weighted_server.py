@@ -68,7 +68,7 @@ class WeightedServer(ServerSide):
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             self.residuals[up.agents] = up["residuals"]
-            squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
+            squares, freedom = bounded_residuals(self.residuals).sum(axis=0)[:, None]
             arrays["sigma"] = self.policy.corrected_sigma(self.constants, squares, freedom)
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
@@ -131,11 +131,11 @@ def _medians(values: FloatArray, present: BoolArray) -> FloatArray:
     return order[middle, np.arange(values.shape[1])]
 
 
-def _bounded(residuals: FloatArray) -> FloatArray:
+def bounded_residuals(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / freedom.clip(min=1)
+    share = squares / np.where(present, freedom, 1)
     freedom = np.minimum(freedom, _MOST_RESIDUALS * _medians(freedom[:, None], present[:, None])[0])
     most = _MOST_RESIDUALS * _medians(np.abs(share)[:, None], present[:, None])[0]
     return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.ties import first_largest, rounding
 
 
@@ -57,6 +58,39 @@ def from_sums(gram: FloatArray, moments: FloatArray, regularisation: float) -> R
     inverse = np.asarray(np.linalg.inv(V), dtype=np.float64)
     growth = np.linalg.slogdet(V)[1] - dim * np.log(regularisation)
     return Ridge((inverse + inverse.swapaxes(-1, -2)) / 2, moments.copy(), growth)
+
+
+def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:
+    """(G + ratio I)^-1 for sums G (n, B, d, d), with a ratio (n, 1) for each agent, in elementwise steps alone.
+
+    >>> from_scaled_sums(np.array([[[[3.0]]]]), np.array([[1.0]]))
+    array([[[[0.25]]]])
+    """
+    root = inverse_root(gram + ratio[..., None, None] * np.eye(gram.shape[-1]))
+    return np.einsum("nbxd,nbxe->nbde", root, root)
+
+
+def packed(gram: FloatArray) -> FloatArray:
+    """The upper triangles (..., d (d + 1) / 2) of symmetric matrices (..., d, d): what has to be sent of them.
+
+    >>> packed(np.array([[1.0, 2.0], [2.0, 3.0]]))
+    array([1., 2., 3.])
+    """
+    rows, columns = np.triu_indices(gram.shape[-1])
+    return gram[..., rows, columns]
+
+
+def unpacked(triangles: FloatArray, dim: int) -> FloatArray:
+    """The symmetric matrices (..., d, d) of which `packed` gave the triangles.
+
+    >>> unpacked(np.array([1.0, 2.0, 3.0]), dim=2)
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    rows, columns = np.triu_indices(dim)
+    gram = np.empty((*triangles.shape[:-1], dim, dim))
+    gram[..., rows, columns] = gram[..., columns, rows] = triangles
+    return gram
 
 
 def for_agents(ridge: Ridge, num_agents: int) -> Ridge:
