@@ -41,10 +41,13 @@ def is_stream(constants: Constants) -> bool:
 class StreamAgents(SynchronisedAgents):
     """Agents that share a weighted Bayesian regression and play the arm with the largest upper quantile.
 
-    Sums are kept in units of the noise: a reward has the weight sigma^2 / (sigma^2 + tau^2), and with
-    V = (sigma^2 / s^2) I + the sum of weights times x x^T the posterior of theta_a is N(V^-1 b, sigma^2 V^-1), where
-    s is the scale of theta. In the first steps arms are dealt out by the agents' numbers, to learn s. Then all agents
-    synchronise, and from then on when one of them has learnt enough for the steps that are left.
+    Sums are kept in units of the noise: a reward has the weight sigma^2 / (sigma^2 + tau^2) for the assumed sigma. With
+    V = (v / s^2) I + the sum of weights times x x^T the posterior of theta_a is N(V^-1 b, v V^-1), where s is the scale
+    of theta, and v is the variance of a reward of weight 1: sigma^2, corrected by the residuals. So if sigma and the
+    spreads that mu says are all wrong by one factor, the posterior is still right.
+
+    In the first steps arms are dealt out by the agents' numbers, to learn s. Then all agents synchronise, and from then
+    on when one of them has learnt enough for the steps that are left.
     """
 
     def __init__(self, policy: "ContextInference", view: View):
@@ -72,7 +75,7 @@ class StreamAgents(SynchronisedAgents):
         self.inverse: FloatArray = np.zeros((n, self.blocks, d, d))
         self.moments: FloatArray = np.zeros((n, self.blocks, d))
         self.grown: FloatArray = np.zeros(n)  # by how much ln det V has grown since the last synchronisation
-        self.residuals: FloatArray = np.zeros((n, 2))  # weighted squares of residuals, less tau^2; degrees of freedom
+        self.residuals: FloatArray = np.zeros((n, 2))  # weighted squares of residuals; degrees of freedom
 
     def together(self) -> int:
         """How many agents share what they see."""
@@ -84,7 +87,7 @@ class StreamAgents(SynchronisedAgents):
 
     @property
     def noise(self) -> FloatArray:
-        """sigma^2, (n, 1), bounded from below in units of theta."""
+        """The variance of a reward of weight 1, (n, 1), bounded from below in units of theta."""
         return np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
 
     def choose(self) -> IntArray:
@@ -114,10 +117,12 @@ class StreamAgents(SynchronisedAgents):
             self.scale = np.maximum(self.scale, np.sqrt(seen))
         if not self.told:
             tau2 = tau2 * self.scale[:, 0] ** 2
-        noise = self.noise[:, 0]
-        weight = pulls * noise / (noise + tau2)
+        assumed = np.maximum(self.policy.assumed_sigma(self.view.constants), _LEAST_SIGMA * self.scale[:, 0]) ** 2
+        weight = assumed / (assumed + tau2)
         if self.steps >= self.first_steps:
-            self._compare(block, x, mean, tau2, pulls > 0)
+            self._compare(block, x, mean, weight, pulls > 0)
+        weight = pulls * weight
+        if self.steps >= self.first_steps:
             self.grown = self.grown + learn(self._ridge(), block, x, weight, weight * mean)
         self.own_gram[rows, block] += weight[:, None, None] * (x[:, :, None] * x[:, None, :])
         self.own_moments[rows, block] += (weight * mean)[:, None] * x
@@ -139,15 +144,18 @@ class StreamAgents(SynchronisedAgents):
         """The mean of <theta_a, phi - psi>^2 for all arms, (n, K)."""
         return hidden_variances(self.view, self.vectors)
 
-    def _compare(self, block: IntArray, x: FloatArray, mean: FloatArray, tau2: FloatArray, pulled: BoolArray) -> None:
-        """Keep how far a reward is from what was expected: beyond tau^2 and what was not known, it is noise."""
-        rows, noise = np.arange(len(x)), self.noise[:, 0]
+    def _compare(self, block: IntArray, x: FloatArray, mean: FloatArray, weight: FloatArray, pulled: BoolArray) -> None:
+        """Keep the weighted square of how far a reward is from what was expected, and how many degrees of freedom.
+
+        What was not known of theta explains a part of it: the other part counts.
+        """
+        rows = np.arange(len(x))
         inverse = self.inverse[rows, block]
         theta = np.einsum("nde,ne->nd", inverse, self.moments[rows, block])
-        other = tau2 + noise * np.einsum("nd,nd->n", x, np.einsum("nde,ne->nd", inverse, x))
-        squares = (mean - np.einsum("nd,nd->n", x, theta)) ** 2 - other
-        worth = pulled * (noise / (noise + other)) ** 2
-        self.residuals = self.residuals + np.stack([worth * squares, worth], axis=1)
+        unknown = np.einsum("nd,nd->n", x, np.einsum("nde,ne->nd", inverse, x))
+        share = pulled / (1 + weight * unknown)
+        squares = share**2 * weight * (mean - np.einsum("nd,nd->n", x, theta)) ** 2
+        self.residuals = self.residuals + np.stack([squares, share], axis=1)
 
     def _judge_alone(self) -> None:
         """Take s and sigma from the own rewards, and begin the regression anew with them."""

@@ -137,15 +137,14 @@ def learn(agent, t, first, arm, shown, spreads, rewards, shared, common, feature
         agent.s2 = max(agent.s2, max(y**2, (0.1 * agent.sigma) ** 2) / (x @ x + tau2))
     if common is None:
         tau2 = tau2 * agent.s2
-    noise = agent.sigma**2
-    weight = noise / (noise + tau2)
+    weight = agent.assumed**2 / (agent.assumed**2 + tau2)
     if t >= first:
         V, b = agent.V[block]
         inverse = np.linalg.inv(V)
-        other = tau2 + noise * x @ inverse @ x
-        worth = (noise / (noise + other)) ** 2
-        agent.residuals[0] += worth * ((y - x @ inverse @ b) ** 2 - other)
-        agent.residuals[1] += worth
+        unknown = x @ inverse @ x  # in units of the variance of a reward of weight 1, which itself has 1 / weight
+        share = (1 / weight) / (1 / weight + unknown)
+        agent.residuals[0] += share * (y - x @ inverse @ b) ** 2 / (1 / weight + unknown)
+        agent.residuals[1] += share
         agent.V[block] = [V + weight * np.outer(x, x), b + weight * y * x]
     G, m = agent.own.get(block, [np.zeros((d, d)), np.zeros(d)])
     agent.own[block] = [G + weight * np.outer(x, x), m + weight * y * x]
