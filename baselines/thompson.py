@@ -39,7 +39,7 @@ class FederatedThompson(FedCI):
     """Federated Thompson sampling that ignores the bias: it takes the expected features for the true ones.
 
     Use it beside Fed-CI to see what the inference of the context gains: agents share theta in the same way, but believe
-    that they know their context. It sends the same messages as Fed-CI.
+    that they know their context. On streams all rewards then have the same weight. It sends what Fed-CI sends.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -69,7 +69,8 @@ class UnweightedStreamAgents(StreamAgents):
 class LocalThompson(FedCI):
     """Thompson sampling without a server: each agent starts from the prior of theta and learns alone.
 
-    Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, but nothing is sent.
+    Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, also on streams, but
+    nothing is sent.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 # The least noise scale, in units of theta: it bounds the weights where rewards have no noise.
 _LEAST_SIGMA = 1e-4
-# c, which says how far above the mean the quantile lies by which agents choose.
-_CAUTION = 0.5
 
 
 def is_stream(constants: Constants) -> bool:
@@ -95,13 +93,13 @@ class StreamAgents(SynchronisedAgents):
     def choose(self) -> IntArray:
         """In the first steps the arms in turn; then the arm with the largest upper quantile of <theta_a, psi>.
 
-        At step t it lies sqrt(c ln(1 + t)) standard deviations of the posterior above the mean.
+        At step t it lies sqrt(ln(1 + t)) standard deviations of the posterior above the mean.
         """
         psi = self.view.psi
         if self.steps < self.first_steps:
             return (self.first_steps * self.view.agents + self.steps) % psi.shape[1]
         means, lengths = predictions(self._ridge(), psi)
-        bonus = math.sqrt(_CAUTION * math.log1p(self.steps)) * np.sqrt(self.noise) * lengths
+        bonus = math.sqrt(math.log1p(self.steps)) * np.sqrt(self.noise) * lengths
         return first_largest(means + bonus, rounding(np.abs(means) + bonus))
 
     def _ridge(self) -> Ridge:

@@ -83,7 +83,7 @@ def fed_ci_stream(psi, spreads, rewards, *, sigma, shared, alone=False, features
         for i, agent in enumerate(agents):
             arm = (first * i + t) % K
             if t >= first:
-                arm = best(agent, psi[t, i], shared, math.sqrt(math.log(1 + t) / 2), played.margins)
+                arm = best(agent, psi[t, i], shared, math.sqrt(math.log(1 + t)), played.margins)
             played.arms[t, i] = arm
             learn(agent, t, first, arm, psi[t, i], spreads[t, i], rewards[t, i], shared, common, features, i)
             if t + 1 == first or (common is None and t + 1 > first and math.log2(t + 1).is_integer()):
