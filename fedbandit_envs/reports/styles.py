@@ -65,6 +65,8 @@ _OWN = (
     "Private-FedLinUCB",
     "FedUCB",
     "Theta-Told",
+    "Shared-Oracle",
+    "Shared-Uniform",
 )
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.shared_arms import SharedArmsBandit
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
+from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.messages import State
 from fedbandit_envs.protocol.plans import ProtocolError
@@ -51,9 +53,10 @@ class ProblemCheck:
         self.horizon = horizon or (_HORIZON if thorough else _LATER_HORIZON)
         self.may_grow = horizon is None
         self.observe = observe_for(policy)
-        self.shape = draw_instance(problem, seed).means.shape
+        self.shape = problem.num_agents, draw_instance(problem, seed).means.shape[-1]
         self.place = f"{name}: M = {self.shape[0]}, K = {self.shape[1]}"
         self.script: FloatArray = np.random.default_rng(seed).uniform(0, 1, self.shape)
+        self.truths: tuple[int, ...] = (1, 2)  # the other truths behind the same view and rewards
 
     def all(self) -> None:
         """Raise the first fault. The order matters: a fault of one kind can look like one of a later kind."""
@@ -137,7 +140,7 @@ class ProblemCheck:
 
     def _check_other_truths(self, run: list[Exchange]) -> None:
         """Play the run with other hidden truths behind the same view and rewards: it must be the same."""
-        for truth in (1, 2):
+        for truth in self.truths:
             gc.collect()  # a policy that searches the memory must find no truth of an earlier run
             self._compare(
                 run,
@@ -187,6 +190,26 @@ class ProblemCheck:
         difference = first_difference(run, other)
         if difference:
             raise PolicyFault(fault, self.place, f"expected the same run when {how}, got {difference}; {advice}")
+
+
+class SharedArmsCheck(ProblemCheck):
+    """All checks of a policy on arms that agents share, but for those with another truth: what is paid follows it.
+
+    Its arguments are those of `ProblemCheck`.
+    """
+
+    problem: SharedArms
+
+    def __init__(self, policy: Policy, problem: SharedArms, horizon: int | None, seed: int, name: str, thorough: bool):
+        super().__init__(policy, problem, horizon, seed, name, thorough)
+        self.may_grow, self.truths = False, ()  # plans last for one step
+
+    def _rounds(
+        self, *, truth: int = 0, blocks: Blocks | None = None, apart: bool = False, how: str = ""
+    ) -> WatchedRounds:
+        env = SharedArmsBandit(self.problem, max_cycles=self.horizon)
+        place = f"{self.place}; {how}" if how else self.place
+        return WatchedRounds(env, copy.deepcopy(self.policy), Watch(place), blocks, apart)
 
 
 def _splits(num_agents: int) -> list[list[list[int]]]:
