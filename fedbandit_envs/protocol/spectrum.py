@@ -1,6 +1,6 @@
 """How fast averages spread over a graph: the second eigenvalue of its mixing matrix."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def _second_of_long(mixing: Any, largest_degree: int) -> float:
     return max(second, -float(_extremes(mixing, 1, "SA")[0]))
 
 
-def _extremes(mixing: Any, number: int, which: str) -> Any:
+def _extremes(mixing: Any, number: int, which: Literal["LM", "SA"]) -> Any:
     from scipy.sparse.linalg import eigsh
 
     start, basis = _start(mixing.shape[0]), 100  # more vectors than usual: with few it takes five times as long

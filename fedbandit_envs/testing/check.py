@@ -15,7 +15,7 @@ from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.rounds.playing import why_not
-from fedbandit_envs.testing.problem_check import ProblemCheck, SharedArmsCheck
+from fedbandit_envs.testing.problem_check import ProblemCheck
 from fedbandit_envs.validation import one_of, whole_number
 
 _STEPS = 50  # the horizon with which a policy is asked what it plays
@@ -25,7 +25,7 @@ _CHANGING = Synthetic(num_agents=3, num_arms=3, dim=2, context="streaming")
 def check_policy(
     policy: Policy,
     *,
-    problems: Mapping[str, InstanceGenerator] | None = None,
+    problems: Mapping[str, InstanceGenerator | SharedArms] | None = None,
     horizon: int | None = None,
     seed: int = 0,
 ) -> str:
@@ -60,8 +60,7 @@ def check_policy(
         whole_number("horizon", horizon, at_least=1)
     chosen = _default_problems(policy) if problems is None else problems
     for number, (name, problem) in enumerate(chosen.items()):
-        check = SharedArmsCheck if isinstance(problem, SharedArms) else ProblemCheck
-        check(policy, problem, horizon, seed, name, thorough=number == 0).all()
+        ProblemCheck(policy, problem, horizon, seed, name, thorough=number == 0).all()
     checked = list(chosen)
     if problems is None and not policy.shares_arms and _follows_changes(policy):
         checked.append("changing contexts")
@@ -69,7 +68,7 @@ def check_policy(
     return f"{type(policy).__name__}: no fault found on {', '.join(checked)}"
 
 
-def _default_problems(policy: Policy) -> dict[str, InstanceGenerator]:
+def _default_problems(policy: Policy) -> Mapping[str, InstanceGenerator | SharedArms]:
     """Small problems of all kinds that a policy can play."""
     if policy.shares_arms:
         return {
