@@ -177,6 +177,18 @@ def test_a_neighbour_can_send_what_it_likes_and_nobody_crashes(policy, number, m
         assert told[type(policy)] in faults[0].reason
 
 
+def test_false_reports_can_make_what_a_dcb_agent_knows_singular_and_the_others_stay_as_they_are():
+    rounds = rounds_of(DCB(), "ring")
+    rounds.advance()
+    (side,) = rounds.sides
+    side.known[:, :, 0, 0], side.known[:, :, 0, 1] = 3.0, [2.0, 3.0, 1.0, 0.5]
+    expected = side.ridge().theta()[..., 0]
+    side.known[2, 1, 0, 0] = -1.0
+    expected[2, 1] = 0
+    np.testing.assert_array_equal(side.ridge().theta()[..., 0], expected)
+    assert side.choose().tolist() == 7 * [1]  # also the agent that knows nothing of this arm any more
+
+
 def test_an_arm_that_does_not_exist_is_not_taken_for_one_that_does():
     reports = fb.Message("arm", {"arm": np.array([-1, 3, 4])}, np.arange(3))
     assert list(GosInE().refuses(reports, rounds_of(GosInE(), "ring").constants)) == [0, 2]  # there are 4 arms
