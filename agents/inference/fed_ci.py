@@ -7,9 +7,12 @@ import numpy as np
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
+from fedbandit_agents.inference.site_server import SiteServer
 from fedbandit_envs.arrays import BoolArray, IntArray
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.protocol.policy import ServerSide
 from fedbandit_envs.ties import first_largest
 from fedbandit_envs.validation import checked, whole_number
 
@@ -35,7 +38,11 @@ class FedCI(ContextInference):
 
     def agents(self, view: View) -> "FedCIAgents":
         """Agents that infer their context and play by Thompson sampling."""
-        return FedCIAgents(self, view)
+        return FedCISiteAgents(self, view) if sends_sites(view) else FedCIAgents(self, view)
+
+    def server(self, view: ServerView) -> ServerSide:
+        """A server that pools estimates by weighted least squares, arm by arm, or adds up sites."""
+        return SiteServer(self, view.constants)
 
 
 class FedCIAgents(InferringAgents):
@@ -67,3 +74,9 @@ class FedCIAgents(InferringAgents):
         worth: BoolArray = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth
+
+
+class FedCISiteAgents(SiteAgents, FedCIAgents):
+    """Agents of Fed-CI whose context is one of finitely many, and who report sites."""
+
+    policy: FedCI
