@@ -73,7 +73,7 @@ def test_few_agents_and_no_noise_are_no_trouble(num_agents, noise_std):
 
 
 def served(sites):
-    """What a server with the prior N(0, 100 I) tells each agent, from (precision, shift) of one arm in one dimension."""
+    """What a server with the prior N(0, 100) tells each agent, from (precision, shift) of one arm in one dimension."""
     count = len(sites)
     server = SiteServer(FedCI(estimate_sigma=False), fb.Constants(count, 1, 1, 100, 1.0, 1.0, 1.0, "fixed"))
     server.width = 10.0
@@ -133,8 +133,8 @@ ATTACKS = {
 
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_one_attacker_of_ten_costs_at_most_five_times_the_regret(kind):
-    # The factor was 4, as with the estimates of test_fed_ci_attackers, and was raised after 4.1 was seen for "constant".
-    # That is 14 against 3.4; agents of the same problem who send estimates have 17 against 4.5.
+    # The factor was 4, as with the estimates of test_fed_ci_attackers, and was raised after 4.1 was seen for
+    # "constant". That is 14 against 3.4; agents of the same problem who send estimates have 17 against 4.5.
     faults = fb.Faults(attackers=ATTACKS[kind])
     attacked, honest = (regrets(MASKED, FedCI(), range(2), 2**13, faults=each).mean() for each in (faults, None))
     assert attacked < 5 * honest
