@@ -156,8 +156,8 @@ def inferred_features(
 
     <theta_a, phi(a, c) - x> is smaller than <theta_a, phi(a, c) - psi> and less correlated across arms. Its mean is
     zero, whatever was pulled because of the other arms. x is inferred only where one normal vector moves all arms, as
-    the distribution's `common_root` says; elsewhere it is psi. It could be inferred for a finite support, too, but
-    there agents that mistake their context confirm each other's mistakes.
+    the distribution's `common_root` says; elsewhere it is psi. With a finite support agents that mistake
+    their context would confirm each other's mistakes: they send sites instead, see `site_agents`.
 
     Args:
         view: what the agents know.

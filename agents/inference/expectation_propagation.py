@@ -49,7 +49,12 @@ class Information:
 
 
 def site(
-    cavity: Information, features: FloatArray, log_weights: FloatArray, means: FloatArray, precision: FloatArray
+    cavity: Information,
+    features: FloatArray,
+    log_weights: FloatArray,
+    means: FloatArray,
+    precision: FloatArray,
+    doubt: FloatArray | float = -np.inf,
 ) -> Information:
     """What the mean rewards of n agents say about each theta_a, given what all others say.
 
@@ -59,6 +64,9 @@ def site(
         log_weights: the logarithms of their probabilities, (n, S).
         means: the mean rewards, (n, K).
         precision: the precision of the mean rewards about their truth, (n, K); 0 for arms that were not pulled.
+        doubt: the logarithm of the probability that it is none of these contexts, plus that of the density of the mean
+            rewards in that case, (n,); without doubt minus infinity. Densities are ratios to N(means, 1 / precision)
+            at its centre. Nothing is said about theta in that case.
 
     >>> cavity = Information(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1)))  # theta ~ N(0, 1)
     >>> told = site(cavity, np.full((1, 1, 1, 1), 2.0), np.zeros((1, 1)), np.array([[3.0]]), np.array([[0.5]]))
@@ -71,9 +79,10 @@ def site(
     residual = means[:, None] - np.einsum("nsad,nad->nsa", features, mean)
     expected = precision[:, None] / growth  # the precision of the mean reward before theta is known
     gain = expected * residual
-    fit = log_weights - 0.5 * (gain * residual + np.log(growth)).sum(axis=2)
-    chances = np.exp(fit - fit.max(axis=1, keepdims=True))
-    chances = (chances / chances.sum(axis=1, keepdims=True))[..., None]  # (n, S, 1) of each context
+    fit = log_weights - 0.5 * (gain * residual + np.log(growth)).sum(axis=2)  # (n, S)
+    most = np.maximum(fit.max(axis=1), doubt)[:, None]
+    chances = np.exp(fit - most)
+    chances = (chances / (chances.sum(axis=1, keepdims=True) + np.exp(np.reshape(doubt, (-1, 1)) - most)))[..., None]
     # The covariance of the mixture is I - lost; `lost` has negative eigenvalues where it is wider than the cavity.
     centre = np.einsum("nsa,nsax->nax", chances * gain, u)
     weighted = (chances * (expected - gain**2))[..., None] * u

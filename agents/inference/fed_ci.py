@@ -24,7 +24,9 @@ class FedCI(ContextInference):
     Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
     server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
     model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
-    estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
+    estimates of theta_a with weights for the arms about which they have learnt something new. If each context is one of
+    finitely many, they send sites of expectation propagation: what their rewards say about theta_a, whichever context
+    they have. The server is never told mu_i or a reward, but what it is told depends on both. This policy belongs to
     this library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb

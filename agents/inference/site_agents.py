@@ -7,11 +7,12 @@ The server answers each agent with what all others say, so that its own rewards 
 
 import numpy as np
 
-from fedbandit_agents.inference.context_bias import belief_of_support
+from fedbandit_agents.inference.context_bias import WRONG, belief_of_support, bias_variances
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.expectation_propagation import Information, full, site, upper_triangles
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.phased.estimation import predictions
 from fedbandit_envs.arrays import BoolArray, FloatArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
@@ -41,8 +42,23 @@ class SiteAgents(InferringAgents):
         super().__init__(policy, view)
 
     def prior_belief(self) -> Belief:
-        """A mixture over the contexts that are possible, given what the others say about theta."""
-        return belief_of_support(self.view, Information(self.cavity_precision, self.cavity_shift))
+        """A mixture over the contexts that are possible, given what the others say about theta, and over none of them.
+
+        What an agent believes in the last case is what the prior of theta says.
+        """
+        possible = belief_of_support(self.view, Information(self.cavity_precision, self.cavity_shift))
+        mean, variance = self._without_mu()
+        return Belief(
+            np.append(possible.log_weights + np.log1p(-WRONG), np.full((len(mean), 1), np.log(WRONG)), axis=1),
+            np.append(possible.mean, mean[:, None], axis=1),
+            np.append(possible.variance, variance[:, None], axis=1),
+            np.zeros((len(mean), possible.mean.shape[1] + 1, mean.shape[1], 0)),
+        )
+
+    def _without_mu(self) -> tuple[FloatArray, FloatArray]:
+        """The mean and the variance of the mean rewards, (n, K) each, by the prior of theta alone."""
+        spread = np.einsum("nad,nad->na", np.einsum("nad,ade->nae", self.view.psi, self.V), self.view.psi)
+        return predictions(self.view.psi, self.theta), spread + bias_variances(self.view, self.theta, self.V)
 
     def _learn(self, down: Message) -> None:
         """Take over the prior of theta, or what the others say about the arms in the message."""
@@ -83,7 +99,11 @@ class SiteAgents(InferringAgents):
             log_weights = np.log(weights)
         cavity = Information(self.cavity_precision, self.cavity_shift)
         features = self.view.feature_map(support)
-        return site(cavity, features, log_weights, self.sums / pulls, (self.pulls > 0) / error)
+        means, precision = self.sums / pulls, (self.pulls > 0) / error
+        mean, variance = self._without_mu()
+        growth = 1 + precision * variance
+        doubt = np.log(WRONG) - 0.5 * (precision / growth * (means - mean) ** 2 + np.log(growth)).sum(axis=1)
+        return site(cavity, features, log_weights + np.log1p(-WRONG), means, precision, doubt)
 
 
 def _moved(new: FloatArray, old: FloatArray) -> BoolArray:

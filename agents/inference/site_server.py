@@ -83,12 +83,13 @@ class SiteServer(WeightedServer):
         size = np.einsum("nadd->na", self.site_precision)
         length = np.sqrt(np.einsum("nad,nad->na", self.site_shift, self.site_shift))
         present = size + length > 0
-        most = _share(_MOST / len(size) / self.width**2, size)
-        trust = np.minimum(
-            _share(MOST_MEDIANS * medians(size, present), size), _share(MOST_MEDIANS * medians(length, present), length)
+        even = np.minimum(
+            _share(MOST_MEDIANS * medians(size, size > 0), size),
+            _share(MOST_MEDIANS * medians(length, length > 0), length),
         )
-        for _ in range(JUDGEMENTS + 1):
-            pooled = self._pooled(prior, np.minimum(most, trust))
+        trust: FloatArray = np.ones(size.shape)
+        for _ in range(JUDGEMENTS + 1):  # by a fit in which nobody counts for much more than the others
+            pooled = self._pooled(prior, np.minimum(even, trust))
             theta, _ = pooled.moments()
             root = inverse_root(self.site_precision + _BLUR * pooled.precision)
             off = self.site_shift - np.einsum("nade,ae->nad", self.site_precision, theta)
@@ -96,7 +97,7 @@ class SiteServer(WeightedServer):
             squares = np.einsum("nax,nax->na", squares, squares)
             typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
             trust = _share(TRUSTED**2 * typical, squares)
-        return self._trusted(np.minimum(most, trust))
+        return self._trusted(np.minimum(trust, _share(_MOST / len(size) / self.width**2, size)))
 
     def _trusted(self, trust: FloatArray) -> Information:
         """The sites, each times the share `trust` (M, K) to which it is believed."""
@@ -110,7 +111,7 @@ class SiteServer(WeightedServer):
 
 def _share(most: FloatArray | float, values: FloatArray) -> FloatArray:
     """The factors, at most 1, by which values (M, K) become no larger than `most`."""
-    return 1 / np.maximum(values / most, 1)
+    return np.minimum(most, values) / np.where(values > 0, values, 1) + (values <= 0)
 
 
 def _positive(matrices: FloatArray) -> FloatArray:

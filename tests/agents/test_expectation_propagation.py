@@ -67,6 +67,17 @@ def test_arms_that_were_not_pulled_tell_nothing_and_those_with_weight_0_are_impo
     assert (told.precision.item(), told.shift.item()) == pytest.approx((1, 3))
 
 
+def test_in_doubt_rewards_say_less_and_nothing_if_no_context_explains_them():
+    # theta ~ N(0, 1), phi = 1, y = 1 of precision 1: density (at 1 / precision, relative to its centre) e^-1/4 / sqrt(2).
+    # With doubt of that very density the chances are even: mean 1/4, variance (1/2 + 1) / 2 + 1/16 = 13/16.
+    likely = -0.25 - 0.5 * np.log(2)
+    told = site(standard(), points(1), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), np.array([likely]))
+    assert told.precision.item() == pytest.approx(16 / 13 - 1)
+    assert told.shift.item() == pytest.approx(0.25 * 16 / 13)
+    nothing = site(standard(), points(1), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), np.array([700.0]))
+    np.testing.assert_allclose([nothing.precision.item(), nothing.shift.item()], 0, atol=1e-15)
+
+
 def test_the_moments_are_those_of_brute_force_integration():
     # Two arms say together which of two contexts it is: the exact posterior on a grid of both theta_a.
     features = np.array([[[1.0, 0.5], [0.4, -1.0]]])[..., None]  # (1, 2, 2, 1)
