@@ -64,13 +64,13 @@ def site(
         log_weights: the logarithms of their probabilities, (n, S).
         means: the mean rewards, (n, K).
         precision: the precision of the mean rewards about their truth, (n, K); 0 for arms that were not pulled.
-        doubt: the logarithm of the probability that it is none of these contexts, plus that of the density of the mean
-            rewards in that case, (n,); without doubt minus infinity. Densities are ratios to N(means, 1 / precision)
-            at its centre. Nothing is said about theta in that case.
+        doubt: the logarithm of the probability that it is none of these contexts, times the density of the mean rewards
+            in that case, (n,). Nothing is then said about theta. The density is divided by that of N(0, 1 / precision)
+            at 0. Minus infinity: there is no doubt.
 
     >>> cavity = Information(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1)))  # theta ~ N(0, 1)
     >>> told = site(cavity, np.full((1, 1, 1, 1), 2.0), np.zeros((1, 1)), np.array([[3.0]]), np.array([[0.5]]))
-    >>> told.precision.item(), told.shift.item()  # one context: precision 0.5 * 2^2, shift 0.5 * 2 * 3
+    >>> told.precision.round(12).item(), told.shift.round(12).item()  # one context: 0.5 * 2^2 and 0.5 * 2 * 3
     (2.0, 3.0)
     """
     mean, root = cavity.moments()

@@ -68,7 +68,7 @@ def test_arms_that_were_not_pulled_tell_nothing_and_those_with_weight_0_are_impo
 
 
 def test_in_doubt_rewards_say_less_and_nothing_if_no_context_explains_them():
-    # theta ~ N(0, 1), phi = 1, y = 1 of precision 1: density (at 1 / precision, relative to its centre) e^-1/4 / sqrt(2).
+    # theta ~ N(0, 1), phi = 1, y = 1 of precision 1: y has N(0, 2), by N(0, 1) at 0 a density of e^-1/4 / sqrt(2).
     # With doubt of that very density the chances are even: mean 1/4, variance (1/2 + 1) / 2 + 1/16 = 13/16.
     likely = -0.25 - 0.5 * np.log(2)
     told = site(standard(), points(1), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), np.array([likely]))

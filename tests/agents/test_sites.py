@@ -153,8 +153,8 @@ def test_hidden_members_cost_little_more_than_told_ones():
 
 @pytest.mark.slow
 def test_agents_whose_rewards_fit_none_of_their_contexts_trust_their_own_rewards():
-    # Sites can settle on wrong types where all agents share four. Before agents could doubt them, 6 of 24 runs were above
-    # 50, the worst at 2,200; then the worst of 40 had 47. Without a server it is 28 on average.
+    # Sites can settle on wrong types where all agents share four. Before agents could doubt them, 6 of 24 runs were
+    # above 50, the worst at 2,200; then the worst of 40 had 47. Without a server it is 28 on average.
     found = regrets(FAMILIES["four types"], FedCI(), range(200, 220), 2**14)
     assert found.max() < 100
 
