@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbandit_agents.inference.expectation_propagation import full, upper_triangles
 from fedbandit_agents.inference.scale import own_variance, variance_given_sums
-from fedbandit_agents.linear.ridge import Ridge, from_scaled_sums, learn, packed, predictions, unpacked
+from fedbandit_agents.linear.ridge import Ridge, from_scaled_sums, learn, predictions
 from fedbandit_agents.linear.spread import hidden_variances, spanning
 from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
@@ -186,7 +187,7 @@ class StreamAgents(SynchronisedAgents):
     def news(self, rows: IntArray) -> Message:
         """The sums over all own rewards, for the estimates that have changed."""
         changed = self.changed[rows]
-        arrays = {"gram": packed(self.own_gram[rows]), "moments": self.own_moments[rows]}
+        arrays = {"gram": upper_triangles(self.own_gram[rows]), "moments": self.own_moments[rows]}
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals[rows]
         self.changed[rows] = False
@@ -195,7 +196,7 @@ class StreamAgents(SynchronisedAgents):
     def take_over(self, down: Message) -> None:
         """Go on from the sums over all agents, from which all get the same scale of theta and the same weights."""
         heard = down.present["gram"]
-        gram = unpacked(down["gram"], self.moments.shape[2])
+        gram = full(down["gram"], self.moments.shape[2])
         self.common_gram = np.where(heard[:, None, None], gram, self.common_gram)
         self.common_moments = np.where(heard[:, None], down["moments"], self.common_moments)
         if "sigma" in down.arrays:

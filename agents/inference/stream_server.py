@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbandit_agents.inference.expectation_propagation import full, upper_triangles
 from fedbandit_agents.inference.weighted_server import bounded_residuals
-from fedbandit_agents.linear.ridge import packed, unpacked
 from fedbandit_agents.phased.aggregation import report_weights
 from fedbandit_agents.phased.plausibility import impossible_grams
 from fedbandit_envs.arrays import FloatArray
@@ -42,7 +42,7 @@ class StreamServer(ServerSide):
         rows = np.flatnonzero(~np.isin(up.agents, list(found)))
         # Weights bound the sums from above only, and features can be longer than psi where they are revealed.
         unbounded = replace(self.constants, shortest=None, longest=None)
-        impossible = impossible_grams(unpacked(up["gram"][rows], self.constants.dim), unbounded)
+        impossible = impossible_grams(full(up["gram"][rows], self.constants.dim), unbounded)
         found |= {int(up.agents[rows[row]]): reason for row, reason in impossible.items()}
         if "residuals" in up.arrays:
             for agent in up.agents[up["residuals"][:, 1] < 0].tolist():
@@ -56,12 +56,12 @@ class StreamServer(ServerSide):
         assert up.agents is not None
         new = up.present["gram"]
         rows, blocks = np.nonzero(new)
-        self.gram[up.agents[rows], blocks] = unpacked(up["gram"][rows, blocks], self.constants.dim)
+        self.gram[up.agents[rows], blocks] = full(up["gram"][rows, blocks], self.constants.dim)
         self.moments[up.agents[rows], blocks] = up["moments"][rows, blocks]
         heard = np.asarray(new.any(axis=0))
         weights = report_weights(self.gram, self.moments, "huber", self.policy.assumed_sigma(self.constants))
         arrays = {
-            "gram": packed(np.einsum("na,nade->ade", weights, self.gram)),
+            "gram": upper_triangles(np.einsum("na,nade->ade", weights, self.gram)),
             "moments": np.einsum("na,nad->ad", weights, self.moments),
         }
         if self.policy.estimate_sigma:

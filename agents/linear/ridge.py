@@ -70,29 +70,6 @@ def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:
     return np.einsum("nbxd,nbxe->nbde", root, root)
 
 
-def packed(gram: FloatArray) -> FloatArray:
-    """The upper triangles (..., d (d + 1) / 2) of symmetric matrices (..., d, d): what has to be sent of them.
-
-    >>> packed(np.array([[1.0, 2.0], [2.0, 3.0]]))
-    array([1., 2., 3.])
-    """
-    rows, columns = np.triu_indices(gram.shape[-1])
-    return gram[..., rows, columns]
-
-
-def unpacked(triangles: FloatArray, dim: int) -> FloatArray:
-    """The symmetric matrices (..., d, d) of which `packed` gave the triangles.
-
-    >>> unpacked(np.array([1.0, 2.0, 3.0]), dim=2)
-    array([[1., 2.],
-           [2., 3.]])
-    """
-    rows, columns = np.triu_indices(dim)
-    gram = np.empty((*triangles.shape[:-1], dim, dim))
-    gram[..., rows, columns] = gram[..., columns, rows] = triangles
-    return gram
-
-
 def for_agents(ridge: Ridge, num_agents: int) -> Ridge:
     """A copy of what is common (n = 1) for each of so many agents.
 

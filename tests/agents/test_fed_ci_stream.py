@@ -10,8 +10,8 @@ from units import in_units
 
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
+from fedbandit_agents.inference.expectation_propagation import upper_triangles
 from fedbandit_agents.inference.stream_server import StreamServer
-from fedbandit_agents.linear.ridge import packed
 
 RELATIVES = ("Fed-CI", "Local-Thompson", "Federated-Thompson")
 
@@ -213,8 +213,8 @@ def test_losses_stop_nobody():
 
 def test_reports_that_can_not_be_are_refused():
     constants = fb.Constants(4, 2, 2, 100, ell=0.5, L=1.0, noise_std=1.0, context="streaming")
-    gram = np.tile(packed(np.eye(2)), (4, 2, 1))
-    gram[1, 0] = packed(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    gram = np.tile(upper_triangles(np.eye(2)), (4, 2, 1))
+    gram[1, 0] = upper_triangles(np.array([[1.0, 2.0], [2.0, 1.0]]))
     residuals = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     moments = np.ones((4, 2, 2))
     moments[3, 1, 0] = np.nan
