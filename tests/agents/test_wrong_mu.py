@@ -171,8 +171,8 @@ def wrong_in_all_ways(problem):
 @pytest.mark.parametrize("kind", wrong_in_all_ways(SYNTHETIC))
 @pytest.mark.parametrize("problem", [MASKED, SYNTHETIC], ids=["masked", "synthetic"])
 def test_with_a_mu_that_is_wrong_in_any_way_regret_is_at_most_1_3_times_that_without_a_server(problem, kind):
-    # Heavy tails on Synthetic miss the aim in the mean, seen after it was set: 406 against 235. One agent of 1,000 has an
-    # arm that is 58 spreads better than mu says, and never tries it. Medians of runs are compared there.
+    # Heavy tails on Synthetic miss the aim in the mean, seen after it was set: 406 against 235. One agent of 1,000 has
+    # an arm that is 58 spreads better than mu says, and never tries it. Medians of runs are compared there.
     average = np.median if kind == "heavy tails" else np.mean
     ours, alone = (average(found) for found in regrets(wrong_in_all_ways(problem)[kind], 2**15, 10))
     print(f"{kind}: {ours:.4g} against {alone:.4g}")
