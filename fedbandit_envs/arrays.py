@@ -14,8 +14,8 @@ BoolArray = NDArray[np.bool_]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-#: Sums over many agents are added up group by group of so many rows. A group fits the cache, and no array is as large as
-#: what all agents know together.
+#: Sums over many agents are added up group by group of so many rows. A group fits the cache, and what comes in
+#: between takes little memory.
 ROWS = 4096
 
 

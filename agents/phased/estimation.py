@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates, invert
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, summed_by_groups
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.ties import first_largest, rounding
 
@@ -188,8 +188,11 @@ def eliminated(
     Returns:
         The active sets (n, K) and the best arms (n,) after.
     """
-    r, u = predictions(psi, estimates.theta), scale * np.sqrt(squared_widths(psi, estimates.V))
-    return survivors(r, u, active, estimates.known, best)
+    left, found = np.empty_like(active), np.empty_like(best)
+    for rows in row_groups(len(psi)):
+        r, u = predictions(psi[rows], estimates.theta), scale * np.sqrt(squared_widths(psi[rows], estimates.V))
+        left[rows], found[rows] = survivors(r, u, active[rows], estimates.known, best[rows])
+    return left, found
 
 
 def survivors(

@@ -85,6 +85,8 @@ def test_every_policy_on_every_kind_of_problem_that_it_can_play(kind, monkeypatc
     played_by = []
     for place, name in enumerate(POLICIES):
         shown = {"observe": observe_for(fb.make_policy(name))}
+        if (kind, shown["observe"]) == ("resampled", "context"):
+            continue  # there is none that could be shown
         env = fb.make(
             "Synthetic", num_agents=7, num_arms=4, max_cycles=70, context_std=0.1, **shown, **EVERY_KIND[kind]
         )
