@@ -57,10 +57,11 @@ def check_changes(policy: Policy, side: AgentSide, bandit: PlayableBlock) -> Non
     steps = bandit.segment_steps
     if steps is None or steps >= bandit.max_cycles or type(side).observe is not AgentSide.observe:
         return
+    often = "at each step" if steps == 1 else f"every {steps} steps"
     raise ValueError(
-        f"policy: expected one that follows contexts which change every {steps} steps, got {type(policy).__name__}, "
-        "whose agents compute with the psi of their first step, for example in phases that are longer than that; take "
-        "one that decides at each step, such as KK-UCB or DisLinUCB, or a problem whose contexts never change"
+        f"policy: expected one that follows contexts which change {often}, got {type(policy).__name__}, whose agents "
+        "compute with the psi of their first step all along; take one that decides at each step, such as KK-UCB or "
+        "DisLinUCB, or a problem whose contexts never change"
     )
 
 

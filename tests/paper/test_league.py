@@ -41,7 +41,7 @@ def test_a_row_is_a_score_or_a_reason(found):
         assert math.isnan(row["regret"]) == bool(row["why not"]), row
     reasons = {(row["problem"], row["policy"]): row["why not"] for row in rows(found[0].table)}
     assert "reveals nothing" in reasons["synthetic", "KK-UCB-Observed"]
-    assert "change every 1 steps" in reasons["synthetic-revealed", "Fed-PECD"]
+    assert "change at each step" in reasons["synthetic-revealed", "Fed-PECD"]
     assert not reasons["synthetic-revealed", "KK-UCB-Observed"]
 
 
