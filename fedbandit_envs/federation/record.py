@@ -33,9 +33,11 @@ def collected(settings: Settings, folder: Path) -> History:
     constants = settings.constants
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
-    pulls = np.zeros((*shape, constants.num_arms), dtype=np.int64)
+    first = states[0]["checkpoints"]
+    kind, mark_kind = first["pulls"]["start"].dtype, first["active"].dtype
+    pulls = np.zeros((*shape, constants.num_arms), dtype=kind)
     regrets = np.zeros((len(summed_regrets()), *shape))
-    marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
+    marks = Marks(*(np.full(shape, value, dtype=mark_kind) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):
@@ -47,7 +49,7 @@ def collected(settings: Settings, folder: Path) -> History:
                 mark[:, state["agents"]] = _held(kept[name], len(steps))
     env = settings.make_environment()
     changing = env.episode.segments is not None
-    tables = CountTables(np.zeros(pulls.shape[1:], dtype=np.int64))
+    tables = CountTables(np.zeros(pulls.shape[1:], dtype=kind))
     for table in pulls:
         tables.add(table)
     history = History(

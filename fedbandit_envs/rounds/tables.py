@@ -52,7 +52,7 @@ class CountTables(Sequence[IntArray]):
         if len(self._pieces) < _PLAIN or more.nbytes < _LARGE:
             self._pieces.append(_Piece(more, ""))
         else:
-            packed = zlib.compress(np.ascontiguousarray(more), _LEVEL)
+            packed = zlib.compress(more.tobytes(), _LEVEL)
             self._pieces.append(_Piece(np.frombuffer(packed, dtype=np.uint8), more.dtype.name))
 
     def copy(self) -> "CountTables":
@@ -97,7 +97,7 @@ class CountTables(Sequence[IntArray]):
         if not piece.kind:
             return piece.data
         size = self._start.size * np.dtype(piece.kind).itemsize
-        content = zlib.decompressobj().decompress(piece.data, size + 1)  # a state may come from somebody else
+        content = zlib.decompressobj().decompress(piece.data.tobytes(), size + 1)  # a state may come from somebody else
         if len(content) != size:
             raise ValueError(f"pulls: expected a table of {size} bytes, got one of another size")
         return np.frombuffer(content, dtype=piece.kind).reshape(self._start.shape)

@@ -10,7 +10,7 @@ from histories import assert_same_history
 from playable import home
 
 import fedbandit_envs as fb
-from fedbandit_envs import seeding
+from fedbandit_envs import arrays, seeding
 from fedbandit_envs.problems.generator import draw_instance, draw_rows
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import observe_for
@@ -150,12 +150,14 @@ def test_a_shard_draws_its_agents_alone_as_they_are_in_the_whole(settings, monke
 
 
 def test_more_agents_than_a_group_of_random_numbers(monkeypatch):
-    """Groups of 4096 agents are made groups of 4, in this process, where the shards live too."""
+    """Groups of 4096 agents are made groups of 4, in this process, where the shards live too; those of sums, too."""
     for module in (seeding, bandit):
         monkeypatch.setattr(module, "GROUP", 4)
+    monkeypatch.setattr(arrays, "ROWS", 4)
     assert bandit.borders(18, 3) == [(0, 4), (4, 12), (12, 18)]
-    for name in ("Fed-PECD", "DisLinUCB"):
-        env = fb.make("Synthetic", num_agents=18, max_cycles=200)
+    for name in ("Fed-PECD", "Collaborative", "DisLinUCB"):
+        shown = {"observe": observe_for(fb.make_policy(name))}
+        env = fb.make("Synthetic", **shown, num_agents=18, max_cycles=200)
         assert_same_run(played(env, name, None), played(env, name, 3))
 
 
