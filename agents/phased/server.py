@@ -55,8 +55,9 @@ class PhasedServer(ServerSide):
         theta, present, agents = up["theta"][group], up.present["theta"][group], up.agents[group]
         rows = group if len(up.agents) == len(self.known) else agents
         with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
-            turned = present & self.known[rows] & other_directions(theta, self.directions[rows])
-            norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
+            squares = np.einsum("nad,nad->na", theta, theta)
+            turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares)
+            norms = np.sqrt(squares)
         for row, arm in np.argwhere(turned):
             found.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))

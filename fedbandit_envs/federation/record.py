@@ -33,11 +33,10 @@ def collected(settings: Settings, folder: Path) -> History:
     constants = settings.constants
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
-    first = states[0]["checkpoints"]
-    kind, mark_kind = first["pulls"]["start"].dtype, first["active"].dtype
+    kind = states[0]["checkpoints"]["pulls"]["start"].dtype
     pulls = np.zeros((*shape, constants.num_arms), dtype=kind)
     regrets = np.zeros((len(summed_regrets()), *shape))
-    marks = Marks(*(np.full(shape, value, dtype=mark_kind) for value in (constants.num_arms, 1, -1)))
+    marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):

@@ -81,8 +81,8 @@ class Checkpoints:
     def _stacked(self, marks: list[IntArray]) -> IntArray:
         """(C, n) one mark of all checkpoints; it takes no memory where all agents have the same."""
         if all(mark.strides == (0,) for mark in marks) and len({int(mark[0]) for mark in marks}) == 1:
-            return np.broadcast_to(marks[0][:1].astype(self._mark_kind), (len(marks), len(self.pulls)))
-        return read_only(np.array(marks, dtype=self._mark_kind).reshape(-1, len(self.pulls)))
+            return np.broadcast_to(marks[0][:1].astype(np.int64), (len(marks), len(self.pulls)))
+        return read_only(np.array(marks, dtype=np.int64).reshape(-1, len(self.pulls)))
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain arrays."""
@@ -103,7 +103,10 @@ class Checkpoints:
         """Take over a state; the other side of `snapshot`."""
         self.pulls[:] = state["now"]
         marks = zip(*(state[name] for name in Marks._fields), strict=True)
-        self._taken = [(int(step), Marks(*own)) for step, own in zip(state["steps"], marks, strict=True)]
+        self._taken = [
+            (int(step), Marks(*(mark.astype(self._mark_kind) for mark in own)))
+            for step, own in zip(state["steps"], marks, strict=True)
+        ]
         self._tables = CountTables.from_tree(state["pulls"])
         self.regret, self._regrets = state["regret_now"].copy(), list(state["regret"])
         self._changing = bool(self._regrets)
