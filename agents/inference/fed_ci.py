@@ -31,8 +31,8 @@ class FedCI(ContextInference):
 
     With `server_knows="distributions"` the server is told both, where one Gaussian context moves all arms of an agent.
     It then finds the joint posterior of all theta, which takes ten times as long. It refuses reports that can't be, and
-    takes all others at their word: a few false ones mislead all agents. This policy belongs to this library; see
-    `ContextInference` for the parameters that it shares with its relatives.
+    takes all others at their word: false ones within what is possible mislead all agents. This policy belongs to this
+    library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

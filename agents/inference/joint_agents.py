@@ -70,6 +70,7 @@ class JointAgents(InferringAgents):
         if down.kind == "prior":
             super()._learn(down)
             return
+        assert down.agents is not None
         mine = np.isin(self.view.agents, down.agents)
         self.answered = self.answered | mine
         self.given_mean, self.given_variance = self.given_mean.copy(), self.given_variance.copy()

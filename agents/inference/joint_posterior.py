@@ -27,8 +27,8 @@ class MeanRewards:
 
     >>> one = np.ones((1, 1, 1))  # psi = 1 and phi = 1 + z: a mean reward 2, with noise of variance 3
     >>> told = MeanRewards(one, one, np.array([[2.0]]), np.array([[3.0]]))
-    >>> told.at(np.ones((1, 1))).score().item()  # d/dt of -(2 - t)^2 / (2 v) - log(v) / 2 with v = 3 + t^2, at t = 1
-    0.0625
+    >>> told.at(np.ones((1, 1))).score().round(3).item()  # slope of -(2 - t)^2 / 2v - log(v) / 2, v = 3 + t^2, at t = 1
+    0.062
     """
 
     psi: FloatArray  #: (m, K, d) the expected features

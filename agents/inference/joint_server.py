@@ -22,7 +22,7 @@ _LEAST_SIGMA = 1e-4
 class JointServer(SiteServer):
     """A server for all kinds of reports; from mean rewards and mu it finds the joint posterior of all theta.
 
-    It takes reports at their word: one false report can mislead all agents. It refuses only what can't be.
+    It refuses reports that can't be, and takes all others at their word.
     """
 
     def __init__(self, policy: ContextInference, constants: Constants):
