@@ -22,6 +22,8 @@ class MultiRound(PooledElimination):
     times, with e_r = 2^-r. Arms whose average is more than e_r below the best are dropped. It ends with one arm, or
     when e_r <= epsilon / 2; then all play the best arm. Its measures are the recommended arm (`history.recommended`,
     `history.simple_regret()`) and the pulls until agents settle. Cumulative regret is not what it is made for.
+    The paper proves that the arm is within epsilon of the best with probability 1 - delta, where all agents have the
+    same means. No bound on regret is promised, and none where reports are lost.
     Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013;
     its rewards in [0, 1] have sigma = 1/2 here.
 

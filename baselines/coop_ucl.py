@@ -24,6 +24,8 @@ class CoopUCL(Policy):
     f = sqrt(ln t).
     Use it where you know about how large rewards are: a prior that is right saves early pulls, a wrong one costs some.
     Each step sends 2 K numbers over each edge in each direction.
+    The paper proves logarithmic regret of the group for its own f and Gaussian rewards. That proof does not cover the f
+    that is used here, and nothing is promised for a prior that is wrong.
     Reference: Landgren, Srivastava and Leonard, On distributed cooperative decision-making in multiarmed bandits, ECC
     2016. There f is a number of the graph that is not well defined on symmetric networks; it is that of coop-UCB2 here.
 

@@ -93,7 +93,8 @@ class Collaborative(FedPE):
     """Fed-PE with full information: agents also send their features, once, with their first estimates.
 
     The server then works with the features themselves instead of their directions, and the widths need no common lower
-    bound on their norms. Use it to see what Fed-PE's privacy costs. The features are charged as communication.
+    bound on their norms. Use it to see what Fed-PE's privacy costs. The features are charged as communication. No
+    theorem is claimed for it here.
     Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021.
 
     >>> import fedbandit_envs as fb
@@ -171,6 +172,8 @@ class SharedThetaFedPE(FedPE):
     The server makes one estimate and one design over all arms and agents, instead of one for each arm. Use it only
     where theta is shared: with different theta_a its estimate is wrong. Agents send what those of Fed-PE send; the
     server answers with one theta and one matrix.
+    The publication proves near-optimal regret for this case, where agents know their features. Its constants are not
+    worked out here, so no audit checks it.
     Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021, the shared-parameter case.
 
     >>> import fedbandit_envs as fb

@@ -21,6 +21,8 @@ class Fed1UCB(PooledElimination):
     an arm if its average over agents + B is at most the largest average - B, with B = sqrt(noise_scale sigma^2 ln T /
     (M F)), where F are the pulls of an arm by one agent so far. Use it where one arm is wanted for all agents, and
     judge it by `group_regret`: agents whose own best arm is another one pay for that.
+    The paper proves group regret of the order ln T, for noise with a known sigma and the default noise_scale. Nothing
+    is promised for regret by an agent's own means.
     Reference: Shi and Shen, Federated Multi-Armed Bandits, AAAI 2021; the authors' program has noise_scale = 4.
 
     >>> import fedbandit_envs as fb
@@ -60,6 +62,8 @@ class Fed2UCB(PooledElimination):
     ln T / M(p)), with the M(p) agents that are admitted. Agents that are not admitted yet play the server's current
     best arm (before the first phase ends agent i plays arm i mod K), and count in regret as all others do. Judge it by
     `distribution_regret`. With too few agents the second term stays too large, and exploration never ends.
+    The paper proves `distribution_regret` of the order ln T if new agents can be admitted in every phase. Here there
+    are M agents and no more, so this is promised only if exploration ends before all are admitted.
     Reference: Shi and Shen, Federated Multi-Armed Bandits, AAAI 2021; the authors' program has other scales.
 
     >>> import fedbandit_envs as fb

@@ -25,6 +25,8 @@ class GosInE(Policy):
     the number of the arm that a random neighbour has pulled most. If this arm is new to it, it takes the place of the
     one of the two that it has pulled less. The best arm spreads like a rumour, and nobody explores all arms. Use it
     where messages must be tiny and rare: phase j ends at step j^growth, and each agent then hears one number.
+    The paper proves that each agent's regret is of the order (K / M + 2) ln T, for rewards in [0, 1], alpha above 3 and
+    the same means for all agents. Nothing is promised where means differ or messages are lost.
     Reference: Chawla, Sankararaman, Ganesh and Shakkottai, The gossiping insert-eliminate algorithm for multi-agent
     bandits, AISTATS 2020 (synchronous). Its rewards lie in [0, 1], where sigma is 1/2.
 

@@ -25,6 +25,8 @@ class GossipUCB(Policy):
     Use it where a group must agree on one arm and no server exists. Its constants are large: below about 10^5 steps it
     plays nearly uniformly unless `scale` is lowered. Each step sends K numbers over each edge in each direction, and K
     more over both directions of the random edge.
+    The paper proves group regret of the order M K ln T, for rewards in [0, 1] on a connected graph that does not
+    change. With lost messages or a smaller `scale` nothing is promised.
     Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Gossip_UCB). The paper's rewards lie
     in [0, 1]; here its bonus is multiplied by 2 sigma, which is 1 there. Its constant 64/N^17 is the same for all arms
     and decides nothing.

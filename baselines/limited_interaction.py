@@ -27,6 +27,9 @@ class LimitedInteraction(Policy):
     half of the time. More rounds help where gaps differ: agents soon look at few arms only. Where all gaps are alike
     they only cost. A first message without content asks for arms. An answer is given after the last round, or as soon
     as one arm is left; all play it from then on. Its measure is the recommended arm, as for Multi-Round.
+    The paper proves that the answer is right with probability 0.99 once `budget` is large enough for the gaps, where
+    all agents have the same means and their own routine is the paper's. Nobody knows the gaps beforehand, so no given
+    budget comes with a promise, and neither does regret.
     Reference: Tao, Zhang and Zhou, Collaborative Learning with Limited Interaction: Tight Bounds for Distributed
     Exploration in Multi-Armed Bandits, FOCS 2019, after the first author's program, whose routine for one agent is
     another one; its rewards in [0, 1] have sigma = 1/2 here.

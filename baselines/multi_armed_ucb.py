@@ -46,9 +46,11 @@ class UCB1(Policy):
 
     After t pulls an agent plays the arm with the largest mean + sigma sqrt(2 ln t / n), where n is how often it has
     pulled the arm; every arm is pulled once first. The comparisons of papers on federated multi-armed bandits use it;
-    Local-UCB has another bonus. Nothing is sent.
+    Local-UCB has another bonus. Nothing is sent. For rewards in [0, 1] the paper proves a regret of at most
+    sum_a 8 ln T / gap_a and a constant, with the bonus sqrt(2 ln t / n), which is `sigma` = 1 here. With the sigma of
+    such rewards, at most 1/2, the bonus is smaller, and that proof does not cover it.
     Reference: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed Bandit Problem, Machine Learning
-    47, 2002; its rewards in [0, 1] have sigma = 1/2 here.
+    47, 2002.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, max_cycles=200)
@@ -86,7 +88,8 @@ class PooledUCB(Policy):
     All agents play the arm with the largest mean + sigma sqrt(2 ln t / n), where n are everybody's pulls of the arm and
     t all pulls of everybody; every arm is pulled once first. Use it as the upper end of what sharing can give to agents
     that play the same bandit. Where their means differ, all play one arm for the group. Each agent sends 2 scalars at
-    each step and receives 2 K.
+    each step and receives 2 K. The theorem of UCB1 is for one agent that learns after each pull. Here M agents pull
+    between two answers, and no bound is proved for that.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, max_cycles=200)

@@ -25,6 +25,9 @@ class OneRound(Policy):
     and its mean: 2 scalars. The server answers with the arm that has the largest average of those that more than
     sqrt(k) agents have chosen. All play it from then on. Compared with one agent, each of k agents needs about sqrt(k)
     times fewer pulls. Its measures are the recommended arm and the pulls until agents settle, as for Multi-Round.
+    The paper proves that the answer is right with probability 2/3, for k from 36 to K^2 agents with the same means and
+    a `budget` of the order (1 / sqrt(k)) sum_a ln(1 / gap_a) / gap_a^2. Its factor is not stated, so no given budget
+    comes with a promise, and neither does regret.
     Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013; its
     rewards in [0, 1] have sigma = 1/2 here. The paper leaves the routine of a single agent open.
 

@@ -26,6 +26,8 @@ class OrchExplore(Policy):
     largest e up to the lower bounds; with probability 1/2 one agent of the worst of these arms tries another arm whose
     KL-UCB index is not below. At even steps it overfills the good arms whose capacity it does not know yet. Each agent
     sends its reward and receives its next arm: 1 scalar up and 1 down for each step. It plays `SharedArms-v0` only.
+    The paper proves regret of the order ln T against the best assignment; it is for one server that sees every reward,
+    so nothing is promised where reports are lost.
     Reference: Wang, Xie and Lui, Multiple-Play Stochastic Bandits with Shareable Finite-Capacity Arms, ICML 2022.
 
     >>> import fedbandit_envs as fb

@@ -29,7 +29,8 @@ class PrivateGossipUCB(GossipUCB):
     it needs about 10^6 steps, or a small `scale`. It sends as much as Gossip-UCB.
     Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Three things differ:
     the first rewards are noisy too, else they would be sent as they are; so the bonus has ln(n + 1) for ln n, which is
-    0 after one pull; and epsilon is shared by the levels that the tree really has, where the paper takes log2 T.
+    0 after one pull; and epsilon is shared by the levels that the tree really has, where the paper takes log2 T. The
+    paper's bound on regret is for its own version; privacy is promised here, regret is not.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, num_arms=4, max_cycles=100)

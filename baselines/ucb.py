@@ -23,6 +23,8 @@ class LocalUCB(Policy):
     At step n an agent plays the arm with the largest mean + sqrt(2 ln(1 + n ln^2 n) / t), where t is how often it has
     pulled the arm; every arm is pulled once first. Use it as the baseline that needs no model: it is never misled by a
     hidden context, and gains nothing from other agents. Nothing is sent.
+    The book proves that its regret is the least possible for large T, up to lower orders, for noise that is Gaussian
+    with standard deviation 1, and a bound of the order ln T for noise that is smaller.
     Reference: Lattimore and Szepesvari, Bandit Algorithms, 2020, chapter 8 (asymptotically optimal UCB).
 
     >>> import fedbandit_envs as fb

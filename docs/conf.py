@@ -34,6 +34,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_show_copyright = False
 html_copy_source = False
+html_show_search_summary = False  # a summary is fetched from the page, and a browser refuses that for local files
 templates_path: list[str] = []
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "fieldlist"]

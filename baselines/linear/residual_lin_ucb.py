@@ -27,7 +27,8 @@ class ResidualLinUCB(DeterminantPolicy):
     takes them out of the sums that it sends. It is for contexts that never change within an episode: it refuses others.
     Where contexts are known all residuals are 0, and it decides as DisLinUCB does.
     Reference: after the idea of Agarwal, Langford and Wei, Federated Residual Learning, 2020, arXiv:2003.12880: a
-    common model plus one of each client's own. Every formula here is derived; it is not the published algorithm.
+    common model plus one of each client's own. Every formula here is derived; it is not the published algorithm, and no
+    bound on its regret is proved.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -43,8 +43,9 @@ are below and on the left.
 
 ## Regret per agent at the end
 
-An empty cell: the policy can't play this problem, and `fb.why_not` says why. The smallest number of each problem,
-without the oracles and the policies that were shown the contexts, is bold.
+An empty cell: the policy can't play this problem, and `fb.why_not` says why. The smallest number of each problem is
+bold, where policies that are shown what is hidden do not count: the oracles, those that see the contexts, and
+Theta-Told, which sees theta.
 
 Contexts that are fixed, or drawn anew at each pull:
 

@@ -7,6 +7,7 @@ from types import ModuleType
 import fedbandit_agents
 import fedbandit_baselines
 import fedbandit_envs as fb
+from fedbandit_envs.federation import settings
 
 ROOMS = {
     "contexts": "Context distributions and feature maps",
@@ -17,6 +18,7 @@ ROOMS = {
     "experiments": "Experiments, results and sweeps",
     "reports": "Figures, reports and trackers",
     "testing": "Checks of policies",
+    "federation": "Federations on real machines",
     "agents": "The package fedbandit_agents",
     "baselines": "The package fedbandit_baselines",
     "other": "Other names",
@@ -32,6 +34,8 @@ def pages() -> dict[str, str]:
     for room, package in (("agents", fedbandit_agents), ("baselines", fedbandit_baselines)):
         for name in package.__all__:
             rooms[room] += [section(package.__name__, name, getattr(package, name))]
+    for name in ("Settings", "write_app"):  # no part of `fb`, but how-to/federation needs them
+        rooms["federation"] += [section(settings.__name__, name, getattr(settings, name))]
     used = {room: [one for one in sections if one] for room, sections in rooms.items()}
     used = {room: sections for room, sections in used.items() if sections}
     return {f"reference/{room}": f"# {ROOMS[room]}\n\n{''.join(sections)}" for room, sections in used.items()}
@@ -42,7 +46,7 @@ def room_of(name: str, thing: object) -> str:
     path: str = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", "")
     if name == "REGRETS":
         return "problems"
-    parts = path.split(".")
+    parts = ["rounds" if part == "shards" else part for part in path.split(".")]  # `play` is one run, also over shards
     if len(parts) > 1 and parts[1].endswith("_v0"):
         return "envs"
     return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "other"

@@ -1,18 +1,19 @@
-"""Docstrings as they are written here, with `names` in single backticks and the paper's symbols, for autodoc.
+"""Docstrings and types as they are written here, with `names` in single backticks and the paper's symbols.
 
 reStructuredText reads more into such a text than is meant: `*` and `|` begin emphasis, a word that ends in `_` is a
-link.
+link. Python, asked for a type, shows what its alias stands for.
 """
 
 import re
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.util.typing import stringify_annotation
+from sphinx.domains.python import PyAttribute, PyProperty
 
-import fedbandit_envs.arrays
-
-ALIASES = ("FloatArray", "IntArray", "BoolArray")
+ALIASES = {"float64": "FloatArray", "int64": "IntArray", "bool": "BoolArray"}  #: the array types by their entries
+ARRAY = re.compile(
+    r"~?(?:numpy\.)?ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[~?(?:\w+\.)*(\w+)\]\]"
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -20,6 +21,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", plain, priority=400)
     app.connect("autodoc-process-signature", with_alias_names)
+    app.add_directive_to_domain("py", "attribute", NamedAttribute, override=True)
+    app.add_directive_to_domain("py", "property", NamedProperty, override=True)
     return {"parallel_read_safe": True}
 
 
@@ -62,8 +65,38 @@ def with_alias_names(
 
 
 def named(text: str | None) -> str | None:
-    """The text of annotations with the names of our array types in it."""
-    for alias in ALIASES if text else ():
-        for mode in ("fully-qualified-except-typing", "smart", "fully-qualified"):
-            text = str(text).replace(stringify_annotation(getattr(fedbandit_envs.arrays, alias), mode), alias)
-    return text
+    """The text of annotations with the names of our array types in it, and "..." for a default that is made anew.
+
+    >>> named("(theta: ~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]] = <factory>)")
+    '(theta: FloatArray = ...)'
+    >>> named("ndarray[tuple[Any, ...], dtype[Any]] | None")
+    'NDArray[Any] | None'
+    """
+    if text is None:
+        return None
+    aliased = ARRAY.sub(lambda found: ALIASES.get(found[1], f"NDArray[{found[1]}]"), text)
+    return aliased.replace("<factory>", "...")
+
+
+def with_named_type(options: dict[str, Any]) -> None:
+    """Rewrite the type of an attribute or a property, for which autodoc has no event."""
+    if "type" in options:
+        options["type"] = named(options["type"])
+
+
+class NamedAttribute(PyAttribute):
+    """An attribute whose type is shown by the names of our array types."""
+
+    def handle_signature(self, sig: str, signode: Any) -> tuple[str, str]:
+        """Give the type its names, and go on as usual."""
+        with_named_type(self.options)
+        return super().handle_signature(sig, signode)
+
+
+class NamedProperty(PyProperty):
+    """A property whose type is shown by the names of our array types."""
+
+    def handle_signature(self, sig: str, signode: Any) -> tuple[str, str]:
+        """Give the type its names, and go on as usual."""
+        with_named_type(self.options)
+        return super().handle_signature(sig, signode)

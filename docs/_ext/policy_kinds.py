@@ -126,7 +126,7 @@ STREAM = {"num_agents": 20, "context": "streaming", "context_std": 0.1}
 WITHOUT_FEATURES = "Multi-armed, with a server", "Finding the best arm in few rounds", "Agents that talk to each other"
 HOMES = (
     Home(
-        "`fedbandit/MultiArmed-v0` (6 arms, the same means for all agents, noise 0.5)",
+        "`fedbandit/MultiArmed-v0` with the same means for all agents and noise 0.5",
         "fedbandit/MultiArmed-v0",
         {"num_agents": 20, "num_arms": 6, "noise_std": 0.5},
         WITHOUT_FEATURES,
@@ -137,6 +137,13 @@ HOMES = (
         STREAM,
         ("Linear upper confidence bounds",),
         STEPS // 2,
+    ),
+    Home(
+        "`fedbandit/Synthetic-v0` with classical error in a long run",
+        SYNTHETIC,
+        {"num_agents": 20, "error": "classical"},
+        (PHASED.title,),
+        2**17,  # in shorter runs they have hardly begun to eliminate
     ),
     Home("`fedbandit/Synthetic-v0` with classical error", SYNTHETIC, {"num_agents": 20, "error": "classical"}),
     Home(

@@ -5,14 +5,17 @@ from pathlib import Path
 
 from markdown_text import docstring, heading, parameters, table, words
 from matplotlib.figure import Figure
-from policy_kinds import PHASED, Home, home, kinds, network_of
+from policy_kinds import Home, home, kinds, network_of
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.list_names import Explanation, explanation
 from fedbandit_envs.protocol.policy import partner_of
 
 WITHOUT_FEATURES = "fedbandit/MultiArmed-v0", "fedbandit/SharedArms-v0"
-INK = dict.fromkeys(("Uniform", "Oracle", "Shared-Uniform", "Shared-Oracle"), "#999999")
+INK = "#1f6fb4"
+#: how the two ends of the scale are drawn
+ENDS = {"Uniform": "--", "Oracle": "-", "Shared-Uniform": "--", "Shared-Oracle": "-"}
+LOOK = {"--": "dashed", "-": "solid"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def shown(name: str, scales: dict[str, dict[str, fb.History]]) -> Shown:
     """Play a policy, and the ends of the scale unless they have been played on this problem before."""
     one = home(name)
     if one.told not in scales:
-        ends = (end for end in INK if fb.why_not(policy := fb.make_policy(end), one.env(policy)) is None)
+        ends = (end for end in ENDS if fb.why_not(policy := fb.make_policy(end), one.env(policy)) is None)
         scales[one.told] = {end: play(end, one) for end in ends}
     return Shown(name, one, play(name, one), scales[one.told])
 
@@ -130,11 +133,10 @@ def first_parameter(told: Explanation, form: str) -> str:
 
 def figure_words(run: Shown) -> str:
     """What stands below the figure."""
-    ends = " and ".join(end for end in run.scale if end != run.name)
+    ends = " and ".join(f"{end} ({LOOK[ENDS[end]]})" for end in run.scale if end != run.name)
     beside = f", beside {ends}" if ends else ""
-    phased = " Phased elimination needs longer runs to show its strength." if run.name in PHASED.names else ""
     return f"""Regret per agent over time on {run.home.told}: {run.setting}, seed 0{beside}.
-It is one run of a small problem.{phased}"""
+It is one run of a small problem."""
 
 
 def sends(run: Shown) -> str:
@@ -194,8 +196,8 @@ def promises(history: fb.History) -> str:
     """What an audit of the run checks, and what is not claimed."""
     claims = list(history.policy.claims(history))
     if not claims:
-        return "Nothing is claimed that an audit could check. The description above says what is known.\n"
-    rows = [
+        return "`fedbandit audit` has nothing to check here. What is proved, and what is not, is said in the description
+        above.\n" rows = [
         [words(claim.claim), f"{claim.bound:.4g}", f"{claim.measured:.4g}", words(claim.verdict)] for claim in claims
     ]
     return f"""`fedbandit audit` checks a run against theory. For the run below it says:
@@ -212,8 +214,11 @@ def draw(run: Shown, file: Path) -> None:
     figure = Figure(figsize=(6, 2.8), layout="constrained")
     axes = figure.subplots()
     for name, one in {**run.scale, run.name: run.history}.items():
-        ink = "#1f6fb4" if name == run.name else INK[name]
-        axes.plot(one.steps, one.mean_regret(), color=ink, label=name, linewidth=2 if name == run.name else 1.2)
+        if name == run.name:
+            look = {"color": INK, "linewidth": 2.0}
+        else:
+            look = {"color": "#777777", "linewidth": 1.2, "linestyle": ENDS[name]}
+        axes.plot(one.steps, one.mean_regret(), label=name, **look)
     axes.set_xlabel("step")
     axes.set_ylabel("regret per agent")
     axes.legend(frameon=False)

@@ -41,6 +41,23 @@ from fedbandit_envs.validation import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# What the reference shows. The other names above are for figures of this package.
+__all__ = [
+    "FIGURES",
+    "FORMATS",
+    "DrawsResult",
+    "active_arms",
+    "agents",
+    "communication",
+    "differences",
+    "draw",
+    "regret",
+    "regret_against",
+    "save",
+    "style",
+    "styles",
+]
+
 
 class DrawsResult(Protocol):
     """An entry of `FIGURES`: a function that draws a result. It may take the keywords of all figures too."""

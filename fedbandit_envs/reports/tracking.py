@@ -13,6 +13,8 @@ from urllib.parse import quote
 from fedbandit_envs.experiments.computing import FinishedRun
 from fedbandit_envs.validation import needs, one_of
 
+__all__ = ["METRICS", "Callback", "mlflow", "tensorboard", "wandb"]
+
 #: The curves that are handed on, by their names in `Result.curve`.
 METRICS = ("mean_regret", "worst_regret", "active_arms", "settled_share", "wrong_share", "scalars_up", "scalars_down")
 _LARGEST_BATCH = 1000  # metrics that MLflow takes at once

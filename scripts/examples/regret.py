@@ -28,7 +28,7 @@ def extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise SystemExit(
-            f"expected the packages of the extra {name!r}, got: {error}; pip install 'fedbandit-envs[{name}]'"
+            f"expected the packages of the extra {name!r}, got: {error}; in a clone: pip install '.[{name}]'"
         ) from None
 
 

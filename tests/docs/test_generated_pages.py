@@ -65,6 +65,19 @@ def test_every_environment_has_a_page_that_says_what_the_shell_says(
         assert_told(page, told_by_the_shell(id, capsys))
 
 
+def test_every_policy_says_what_is_proved_or_claims_what_can_be_checked(policies: dict[str, str]) -> None:
+    ends = {"Oracle", "Uniform", "Shared-Oracle", "Shared-Uniform"}
+    for name in set(fb.policy_names()) - ends:
+        page = policies[f"policies/{name}"]
+        assert "checks a run against theory" in page or re.search(
+            r"\b(prove[sdn]?|proof|promise[sd]?|theorems?|guarantee[sd]?)\b", docstring_of(name)
+        ), name
+
+
+def docstring_of(name: str) -> str:
+    return str(type(fb.make_policy(name)).__doc__)
+
+
 def test_every_policy_has_a_kind(policies: dict[str, str]) -> None:
     listed = policies["policies/index"]
     assert "## Others" not in listed, "name the new policy in KINDS of docs/_ext/policy_kinds.py"

@@ -1,5 +1,6 @@
 """The built site: links lead somewhere, and a browser without a network opens every page."""
 
+import html
 import re
 import time
 from collections.abc import Iterator
@@ -84,6 +85,26 @@ def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Links]) -> None
         assert re.findall(r"url\(['\"]?https?:|@import", style.read_text()) == [], style
 
 
+def test_types_in_the_reference_have_the_names_of_aliases() -> None:
+    shown = [file.read_text() for file in (SITE / "generated" / "reference").glob("*.html")]
+    text = html.unescape(re.sub("<[^>]+>", "", "".join(shown)))
+    assert "psi: FloatArray" in text
+    for spelt_out in ("ndarray[tuple", "<factory>", "~numpy", "~collections", "~typing"):
+        assert spelt_out not in text, spelt_out
+
+
+def test_the_reference_lists_each_page_once_and_no_internals() -> None:
+    index = (SITE / "reference" / "index.html").read_text()
+    listed = re.findall(r'class="toctree-l1"><a class="reference internal" href="([^"]+)"', index.split("<article")[1])
+    assert len(listed) == len(set(listed)) > 5
+    reports = (SITE / "generated" / "reference" / "reports.html").read_text()
+    assert "plotting.regret_against" in reports
+    for internal in ("plotting.blank", "plotting.number_axes", "tracking.needs", "plotting.one_of"):
+        assert internal not in reports, internal
+    assert not (SITE / "generated" / "reference" / "other.html").exists()
+    assert "write_app" in (SITE / "generated" / "reference" / "federation.html").read_text()
+
+
 QUESTIONS = {
     "what is T here?": ("concepts/model.html", "the number of steps of an episode"),
     "how do I use my own ratings?": ("how-to/own-data.html", "from_ratings"),
@@ -111,6 +132,21 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         cut = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
         browser.call("Network.emulateNetworkConditions", **cut)
         yield browser
+
+
+@needs_browser
+@pytest.mark.browser
+def test_search_works_on_a_page_that_is_a_file(browser: Browser) -> None:
+    browser.look()
+    browser.errors.clear()
+    browser.open(SITE / "search.html", "?q=ratings")
+    found = "[...document.querySelectorAll('#search-results li a')].map(e => e.textContent)"
+    deadline = time.monotonic() + 20
+    while "Use your own data" not in (titles := browser.run(found)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "Use your own data" in titles
+    time.sleep(0.5)  # what a result asks for would fail after it is shown
+    assert browser.errors == []
 
 
 UNSET = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"

@@ -112,10 +112,10 @@ class Browser:
         elif event == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
             self.errors.append(told["entry"]["text"])
 
-    def open(self, file: Path) -> None:
-        """Load a file, and wait until it is there."""
+    def open(self, file: Path, query: str = "") -> None:
+        """Load a file, with what stands behind a question mark in its address, and wait until it is there."""
         self._loaded = False
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=file.resolve().as_uri() + query)
         while not self._loaded:
             self._read()
 
