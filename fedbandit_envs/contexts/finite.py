@@ -1,13 +1,13 @@
 """Distributions over finitely many contexts: a context that is known, and one of several with known weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, read_only, short_repr
-from fedbandit_envs.contexts.distributions import ContextDistribution
+from fedbandit_envs.contexts.distributions import ContextDistribution, joined
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw
 from fedbandit_envs.validation import real_array
@@ -43,6 +43,11 @@ class PointMass(ContextDistribution):
     def rows(self, index: IntArray | slice) -> "PointMass":
         """The distributions of the agents with these positions, in this order."""
         return _unchecked(PointMass, points=self.points[index])
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
+        """One distribution of longer arrays; a subclass may keep more than arrays, so its parts are kept."""
+        return PointMass(joined(parts)["context"]) if cls is PointMass else super().stacked(parts)
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """The points themselves, (M, n)."""
@@ -112,6 +117,11 @@ class Discrete(ContextDistribution):
     def rows(self, index: IntArray | slice) -> "Discrete":
         """The distributions of the agents with these positions, in this order."""
         return _unchecked(Discrete, support=self.support[index], weights=self.weights[index])
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
+        """One distribution of longer arrays; a subclass may keep more than arrays, so its parts are kept."""
+        return Discrete(**joined(parts)) if cls is Discrete else super().stacked(parts)
 
     def choose(self, uniforms: FloatArray) -> IntArray:
         """The number of the support point that each of the uniforms (M, ...) selects, never one of weight 0."""

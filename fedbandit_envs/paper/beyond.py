@@ -23,7 +23,7 @@ from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_class, policy_names, policy_parameters
-from fedbandit_envs.rounds.playing import why_not
+from fedbandit_envs.rounds.why_not import why_not
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import student_band
 from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
-from fedbandit_envs.rounds.playing import why_not
+from fedbandit_envs.rounds.why_not import why_not
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
