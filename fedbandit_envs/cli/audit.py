@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if options.trial is not None and options.trials is not None:
         raise ValueError("expected --trial or --trials, got both")
     experiment = experiment_of(options)
+    experiment.check()
     first = whole_number("trial", options.trial or 0, at_least=0)
     trials = [first] if options.trials is None else range(experiment.trials)
     audits: list[Audit] = []

@@ -14,7 +14,7 @@ from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.experiments.identity import Codes, check_codes, codes_of
 from fedbandit_envs.experiments.progress import progress_bar
 from fedbandit_envs.experiments.provenance import provenance
-from fedbandit_envs.experiments.trials import Played, Record, play_trial
+from fedbandit_envs.experiments.trials import Played, Record, forget_environments, play_trial
 
 _WRITERS = 8  # threads that write files
 _SILENT = 2.0  # seconds that are waited for others before a word is said
@@ -217,6 +217,7 @@ def _computed(
     finally:  # also when something stops the run: what was computed is kept
         while unfinished:
             _finish(unfinished.pop(), ())
+        forget_environments()  # those of a serial run would stay in memory
 
 
 def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, int, list[int], Codes]]:

@@ -4,6 +4,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,8 +176,7 @@ class Experiment:
 
     def environment_for(self, policy: Policy) -> HiddenContextBandit:
         """The environment that shows agents what `policy` observes."""
-        observe = observe_for(policy)
-        return make(self.environment, **self.arguments, observe=observe)
+        return make(self.environment, **self.arguments, observe=observe_for(policy))
 
     def faults(self) -> Faults | None:
         """The reports that are lost or false in each trial."""
@@ -185,14 +185,14 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
+        environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown
         for spec in self.policies:
             policy = spec.make()
-            environment = self.environment_for(policy)
-            how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
-            if self.shards:
-                ShardedRounds(environment, policy, shards=self.shards, **how)
-            else:
-                CommunicationRounds(environment, policy, **how)
+            if (observe := observe_for(policy)) not in environments:
+                environments[observe] = self.environment_for(policy)
+            environment = environments[observe]
+            rounds: Any = partial(ShardedRounds, shards=self.shards) if self.shards else CommunicationRounds
+            rounds(environment, policy, faults=self.faults(), network=self.network or None)
             if type(policy).check_problem is not Policy.check_problem:
                 environment.start(seed=0)
                 policy.check_problem(environment.view().constants)

@@ -54,6 +54,7 @@ class Result:
         self.experiment, self.records = experiment, list(records)
         self.notes = list(notes)  #: what a reader should know, in a line each: what was reused, or is left out
         self.provenance = list(provenance)  #: the software and machines that computed it; empty if it was not read
+        self._tables: dict[tuple[Any, str], Columns] = {}  # short tables that were asked for, by function and kind
 
     def __repr__(self) -> str:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
@@ -212,7 +213,11 @@ class Result:
         rows_of = TABLES[one_of("table", what, TABLES)]
         if times is not None and what not in WITH_STEPS:
             raise ValueError(f"times: expected a table with steps ({', '.join(WITH_STEPS)}), got {what!r}")
-        return rows_of(self, kind, times)
+        if times is not None or what in _LONG:
+            return rows_of(self, kind, times)
+        if (rows_of, kind) not in self._tables:  # pages and commands ask for the same tables again and again
+            self._tables[rows_of, kind] = rows_of(self, kind, None)
+        return {name: list(column) for name, column in self._tables[rows_of, kind].items()}
 
     def frame(
         self,

@@ -166,7 +166,6 @@ def differences(
     axes: "Axes | None" = None,
     kind: str = "regret",
     *,
-    log: str = "",
     size: Size | None = None,
     title: str | None = None,
     order: Sequence[str] | None = None,
@@ -174,10 +173,9 @@ def differences(
     """Paired differences of final regret to the policy with the least, a forest plot: right of 0 is worse.
 
     The policy at 0 is the best of those that are shown the least: the Oracle and its like are compared with it.
-    The intervals are Student's for pairs, one by one. `Result.table("comparisons")` has p-values, corrected by Holm.
+    Differences can be negative, so there are no logarithmic axes. The intervals are Student's for pairs, one by one.
+    `Result.table("comparisons")` has p-values, corrected by Holm.
     """
-    if one_of("log", log, LOG_AXES):
-        raise ValueError(f"log: expected '' for differences, which can be negative, got {log!r}")
     labels = chosen(result, order)
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}
     yardsticks = shown_more(result)
