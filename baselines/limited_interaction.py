@@ -139,7 +139,7 @@ class LimitedInteractionServer(ServerSide):
         constants = view.constants
         self.round = 0
         self.left: BoolArray = np.ones(constants.num_arms, dtype=bool)
-        self.means: FloatArray = np.zeros(constants.num_arms)  # of the last round
+        self.means: FloatArray = np.zeros(constants.num_arms)  # the means that the last round found
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports about arms that don't exist, and numbers of pulls that can't be."""

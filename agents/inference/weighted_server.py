@@ -23,7 +23,7 @@ _MOST_MEDIANS = 4.0
 _TRUSTED = 3.0
 # How often all reports are weighted anew by how far they are from the fit before.
 _JUDGEMENTS = 2
-_MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
+_MEDIAN_OF_CHI_SQUARE = 0.455  # that with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
 

@@ -46,7 +46,7 @@ class PhasedServer(ServerSide):
             empty = up.agents[~up.present["arms"].any(axis=1)]
             return found | dict.fromkeys(empty.tolist(), "sent an active set without arms")
         rows, theta, present = self._rows(up.agents), up["theta"], up.present["theta"]
-        with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
+        with np.errstate(over="ignore", invalid="ignore"):  # reports that are found already may overflow
             turned = present & self.known[rows] & other_directions(theta, self.directions[rows])
             norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
         for row, arm in np.argwhere(turned):

@@ -108,7 +108,7 @@ def phases(history: RecordedRun) -> list[Phase]:
     >>> [phase.pulls.shape for phase in found][:2]
     [(5, 10), (5, 10)]
     """
-    from fedbandit_agents.phased.elimination import PhasedElimination  # which imports this module
+    from fedbandit_agents.phased.elimination import PhasedElimination  # here, because it imports this module
 
     policy = history.policy
     if not (isinstance(policy, PhasedElimination) and policy.theorem):

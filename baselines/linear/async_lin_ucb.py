@@ -73,7 +73,7 @@ class AsyncLinUCBAgents(SharingAgents):
         self.gram: FloatArray = np.zeros_like(self.new_gram)  # (n, B, d, d) all that is known, without lambda I
         n = len(self.gram)
         self.waiting: BoolArray = np.zeros(n, dtype=bool)  # who has asked for a turn and was not answered yet
-        self.turn: BoolArray = np.zeros(n, dtype=bool)  # whose turn it is
+        self.turn: BoolArray = np.zeros(n, dtype=bool)  # the agent whose turn it is
 
     def width(self) -> FloatArray | float:
         """The width that was given, or that of the ellipsoids."""

@@ -139,7 +139,7 @@ class SharedArmsBandit(ParallelEnv[str, Observation, int]):
         rngs = (generator(self.episode_seed, stream) for stream in (Stream.INSTANCE, Stream.CONTEXTS))
         self._episode = SharedEpisode(self.problem.instance(*rngs), self.episode_seed)
         self.agents = self.possible_agents[:]
-        self._loads: IntArray = np.zeros(self.num_arms, dtype=np.int64)  # of the last step
+        self._loads: IntArray = np.zeros(self.num_arms, dtype=np.int64)  # the agents on each arm in the last step
         return {agent: self._seen(0.0, 0.0) for agent in self.agents}, {agent: {} for agent in self.agents}
 
     def _seen(self, total: float, load: float) -> Observation:

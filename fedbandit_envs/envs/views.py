@@ -263,7 +263,9 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         else:
             rewards = self._play(episode, arms)
             info = self._info()
-            info |= {f"_{name}": np.ones(self.num_envs, dtype=np.bool_) for name in info}  # as Gymnasium's infos
+            info |= {
+                f"_{name}": np.ones(self.num_envs, dtype=np.bool_) for name in info
+            }  # masks, as Gymnasium's infos have them
         going, over = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
         over[:] = self.over
         regret = self._regret()

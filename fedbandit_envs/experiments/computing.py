@@ -232,7 +232,7 @@ class _Writing(NamedTuple):
 
     work: Work
     trial: int
-    played: dict[int, Played]  # by the place of the policy
+    played: dict[int, Played]  # the finished runs by the place of their policy
     saved: list[Future[None]]
 
 

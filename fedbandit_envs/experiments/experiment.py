@@ -216,7 +216,7 @@ class Experiment:
     def problem(self) -> dict[str, Any]:
         """What all runs of a folder have in common: every setting but policies, trials, audits and the seed."""
         table = {name: value for name, value in self.table().items() if name not in (*_MAY_GROW, *_CHANGES_NOTHING)}
-        if "sha256" in self.arguments:  # then the content of a file decides, and not where it lies
+        if "sha256" in self.arguments:  # the content of a file decides then, and not where it lies
             table["arguments"] = {name: value for name, value in self.arguments.items() if name != "path"}
         return table
 

@@ -66,7 +66,9 @@ SETTINGS = {
     "Collaborative": Setting("Collaborative", {"allocation": "uniform"}),
     "DisLinUCB": Setting("DisLinUCB", horizon=2**12),
 }
-Regrets = dict[tuple[str, str, str, float], FloatArray]  # by setting, aggregation, attack and share, (trials,)
+Regrets = dict[
+    tuple[str, str, str, float], FloatArray
+]  # (trials,) for a setting, an aggregation, an attack and a share
 
 
 def poisoned(

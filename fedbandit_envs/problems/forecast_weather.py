@@ -82,9 +82,9 @@ class Climate:
         >>> round(Climate().longest(forecasts=10**6), 2)
         7.92
         """
-        variance = self.persistence**2 + self.foreseen**2  # of the mean, given what the forecaster knows
+        variance = self.persistence**2 + self.foreseen**2  # the variance of the mean, given what the forecaster knows
         if self.members is not None:
-            variance += (self.dispersion * self.spread) ** 2 / self.members  # of the members' mean about it
+            variance += (self.dispersion * self.spread) ** 2 / self.members  # the members' mean scatters about it
         x = np.log(forecasts / chance)
         return float(np.sqrt(variance * (self.variables + 2 * np.sqrt(self.variables * x) + 2 * x)))
 
@@ -139,7 +139,7 @@ class WeatherStream:
         numbers_per_step = randomness.num_agents * climate.variables * (2 + (climate.members or 0))
         #: how many steps a block has; the number of all sites counts, so that it is the same for every block of them
         self.steps = steps or max(1, min(_STEPS_PER_BLOCK, _NUMBERS_PER_BLOCK // numbers_per_step))
-        self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # of what all sites share
+        self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # the seed of what all sites share
         self._next = 0  # the number of the block after the one at hand
         self._today = self._first_day()  # (n, V) the weather before that block
 

@@ -29,8 +29,8 @@ AGENT_IDS = [name for name in GYMNASIUM_IDS if "-Agent-" in name]
 OBSERVE = ("distribution", "context")
 OBSERVATIONS = ("features", "distribution", "statistics")
 SMALL = {"num_agents": 3, "max_cycles": 40}
-GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # whose mu_i do not depend on the seed
-SAME_START = (*GIVEN, "fedbandit/SharedArms-v0")  # whose first observations do not depend on the seed
+GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # their mu_i do not depend on the seed
+SAME_START = (*GIVEN, "fedbandit/SharedArms-v0")  # their first observations do not depend on the seed
 
 
 def test_each_environment_is_in_each_registry():
@@ -322,7 +322,7 @@ def test_an_own_distribution_that_knows_its_contexts_makes_the_exact_setting():
     problem = fb.Linear(np.eye(2), contexts=Known([9.0, 9.0]), feature_map=fb.Identity(2, 2))
     assert fb.HiddenContextBandit(problem, max_cycles=50).exact
     env = fb.HiddenContextBandit(problem, max_cycles=50)
-    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # which needs to be shown the contexts
+    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # Fed-PE needs to be shown the contexts
 
 
 def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_variance():
