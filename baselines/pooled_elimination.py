@@ -112,9 +112,7 @@ class PooledServer(ServerSide):
         self.phase = 0
         self.left: BoolArray = np.ones(constants.num_arms, dtype=bool)
         self.best = 0
-        self.pulled: IntArray = np.zeros(
-            constants.num_agents, dtype=np.int64
-        )  # how often each agent has pulled each arm that is left
+        self.pulled: IntArray = np.zeros(constants.num_agents, dtype=np.int64)  # an agent's pulls of each arm left
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports of agents that are not admitted yet."""

@@ -167,9 +167,7 @@ def test_quadrature_finds_the_closed_forms_of_exponentials_and_cosines(n, tolera
     feature_map, u, v = waves(n)
     distribution = distributions(n)[kind]
     psi = distribution.expected_features(feature_map)
-    covariance = distribution.reward_covariance(
-        feature_map, np.tile([1.0, 0.0], (ARMS, 1))
-    )  # the covariance of the exponentials
+    covariance = distribution.reward_covariance(feature_map, np.tile([1.0, 0.0], (ARMS, 1)))  # for the exponentials
     for agent, (mean, sigma) in enumerate(zip(distribution.mean, full_covariance(distribution), strict=True)):
         exponentials = np.exp(u @ mean + np.einsum("ai,ij,aj->a", u, sigma, u) / 2)
         cosines = np.cos(v @ mean) * np.exp(-np.einsum("ai,ij,aj->a", v, sigma, v) / 2)
