@@ -58,6 +58,7 @@ class LocalThompson(FedCI):
     """Thompson sampling without a server: each agent starts from the prior of theta and learns alone.
 
     Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, but nothing is sent.
+    Each agent pulls every arm once before it decides.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

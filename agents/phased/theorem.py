@@ -25,6 +25,9 @@ _RANGE_TOLERANCE = 1e-6  # a direction with a larger share outside the range of 
 class Phase:
     """One phase of phased elimination, as the messages of a run tell it; `phases` gives those of a run.
 
+    It is for looking back at a recorded run: what the agents believed, what they eliminated, and what they pulled then.
+    The audit of the paper's theorem is computed from the phases.
+
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> first = phases(fb.play(env, fb.make_policy("Fed-PECD"), seed=0, record=True))[0]

@@ -17,6 +17,9 @@ from fedbandit_envs.validation import real_array
 class PointMass(ContextDistribution):
     """Contexts that are known exactly: the setting without hidden contexts.
 
+    Use it to compare with algorithms that see the context. The variance of the features is 0 then, and psi is phi of
+    the one point. An environment with `observe="context"` shows this distribution in place of its own.
+
     >>> PointMass([[0.3, 0.4]]).sample(np.random.default_rng(0))
     array([[0.3, 0.4]])
     """
@@ -78,6 +81,9 @@ class PointMass(ContextDistribution):
 @dataclass(frozen=True, eq=False)
 class Discrete(ContextDistribution):
     """One of S contexts per agent, with known weights: for example one of the members of a household.
+
+    All expectations are finite sums, so they are exact under any feature map. Agents with fewer than S contexts repeat
+    one of them with weight 0. With `context="resampled"` each pull draws one of the contexts anew.
 
     >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
     >>> mu.choose(np.array([[0.1, 0.9]]))

@@ -24,6 +24,9 @@ _PAUSE = 0.5  # seconds before looking again for what other processes compute
 class FinishedRun(NamedTuple):
     """What a callback of `run` is given: one policy has finished one trial, and the result is safe on disk.
 
+    Runs come in the order in which they finish, which depends on the workers; their numbers do not. Trials that were
+    there before the run are not told.
+
     >>> from fedbandit_envs import Experiment, run
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
     >>> result = run(experiment, executor="serial", callbacks=[lambda finished: print(finished.label, finished.trial)])

@@ -45,7 +45,8 @@ _OF_FOLDERS = ("format", "checksum", "runs")  # keys that only the file in a fol
 class PolicySpec:
     """A policy in an experiment: its name, its parameters, and what to call it in tables and figures.
 
-    Use it where one policy appears twice with different parameters, or needs a shorter label.
+    Use it where one policy appears twice with different parameters, or needs a shorter label. Labels name the rows of
+    all tables, so those of an experiment must differ.
 
     >>> PolicySpec("Fed-PECD", {"delta": 0.05}).label
     'Fed-PECD (delta=0.05)'
@@ -274,8 +275,7 @@ class Experiment:
 
     def write(self, path: str | Path) -> None:
         """To a .toml or .json file."""
-        path = Path(path)
-        write_whole(path, self.text(path.suffix).encode())
+        write_whole(Path(path), self.text(Path(path).suffix).encode())
 
 
 def _defaults(function: Any) -> dict[str, Any]:

@@ -21,6 +21,8 @@ _RIDGE = 1.0  # the penalty of a squared coefficient, where a row's squared erro
 class ClassificationFit:
     """How well linear models explain rows that they were not learnt from.
 
+    `from_classification` gives it as `report`. Look at it before you trust results: where the models explain little,
+    the best arm of a row is hardly better than the others.
     R^2 is 1 minus the squared error divided by that of the mean: 1 is perfect, 0 is no better than the mean.
 
     >>> print(ClassificationFit(150, 30, 3, 0.8, 0.333, 0.55, 0.3, 0.71))

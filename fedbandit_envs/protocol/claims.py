@@ -19,6 +19,9 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 class Claim:
     """One line of an audit: a number of the run, and the bound that theory gives for it.
 
+    `Policy.claims` gives them for a recorded run, and `audit` shows them. A policy whose theory does not apply to a run
+    says why in `unless`: the number is then shown all the same, but a run that exceeds the bound does not fail.
+
     >>> Claim("agents that eliminated their best arm", 0, 2).verdict
     'FAILS'
     >>> Claim("agents that eliminated their best arm", 0, 2, unless="the widths are too small").verdict

@@ -19,7 +19,8 @@ _MOST_PADDING = 10**6  # entries of a table of neighbours that may be mostly emp
 class Network:
     """A graph of agents: edges that are undirected, connected, and neither loops nor double.
 
-    Give one to `play(..., network=...)`, or what `Network.of` makes one from. Agents count from 0.
+    Give one to `play(..., network=...)`, or what `Network.of` makes one from. Agents count from 0. It says who can talk
+    to whom, and nothing else: how numbers travel along the edges is said by the policy.
 
     Args:
         edges: pairs of agents, (E, 2); the same edge may be named more than once.

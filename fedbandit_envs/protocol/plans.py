@@ -26,7 +26,8 @@ class ProtocolError(ValueError):
 class Plan:
     """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed.
 
-    An agent side returns one from `plan`. Most are made by `Plan.play`, `Plan.explore_each` or `Plan.wait`.
+    An agent side returns one from `plan`. Most are made by `Plan.play`, `Plan.explore_each` or `Plan.wait`. The rounds
+    cut it at the horizon and where contexts change, so its feedback can have fewer pulls.
 
     >>> import numpy as np
     >>> plan = Plan(explore=np.array([[2, 0], [1, 1]]), arm=np.array([0, 1]), length=5)
@@ -176,7 +177,8 @@ class CheckedPlan(Plan):
 class Feedback:
     """What was really pulled, and the sums of the rewards; exploration and exploitation are kept apart.
 
-    An agent side is given one in `report`. Its arrays are read-only.
+    An agent side is given one in `report`, and `pulls` and `sums` add both parts up. Its arrays are read-only. A source
+    of rewards makes one by `Feedback.of`.
 
     >>> import numpy as np
     >>> feedback = Feedback(np.array([[2, 0]]), np.array([[1.5, 0.0]]), np.array([1]), np.array([3]), np.array([0.3]))
@@ -248,15 +250,9 @@ class Feedback:
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of the agents with these positions."""
+        arrays: tuple[NDArray[Any], ...] = self.explored, self.explored_sums, self.arm, self.played, self.played_sums
         features = None if self.features is None else read_only(self.features[index])
-        return Feedback(
-            read_only(self.explored[index]),
-            read_only(self.explored_sums[index]),
-            read_only(self.arm[index]),
-            read_only(self.played[index]),
-            read_only(self.played_sums[index]),
-            features,
-        )
+        return Feedback(*(read_only(array[index]) for array in arrays), features)
 
     def pulls(self) -> IntArray:
         """All pulls (n, K), of exploration and of exploitation."""
