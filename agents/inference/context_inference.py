@@ -1,54 +1,26 @@
-"""Federated context inference: the beliefs and the reports that its policies share.
+"""Federated context inference: the policy that Fed-CI and its relatives share; `inferring_agents` has its agents.
 
 When a context is fixed but hidden, <theta_a, phi(a, c_i) - psi_{a,i}> is a bias that never averages out. But agent i
 knows the law of its context, mu_i, and its rewards carry the bias: with the server's estimate of theta the bias can be
 inferred. No guarantee is proved. The method is Bayesian, and as good as mu_i, the Gaussian noise and its scale are
 right.
-
-The posterior is not quite Bayes' rule. The server treats arms one by one, though one hidden context moves all arms of
-an agent. The errors of different arms are then correlated, while an agent takes them for independent, and its regions
-are too wide for arms that it hardly pulls. Reports are therefore made for the features that the other arms' rewards
-suggest, and the server corrects the weights of reports by how far they scatter. The error that is left lies within the
-tolerances of the calibration tests.
 """
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.inference.context_bias import (
-    WRONG_SPREAD,
-    average_belief,
-    bias_variances,
-    inferred_features,
-    prior_belief,
-    without_own_share,
-    wrong_mu,
-)
-from fedbandit_agents.inference.posterior import Belief
-from fedbandit_agents.inference.scale import own_variance
 from fedbandit_agents.inference.weighted_server import WeightedServer
-from fedbandit_agents.phased.estimation import inner_products, local_estimate
-from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
-from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import Feedback, Plan
-from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.ties import JUST_WHOLE
+from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.protocol.knowledge import Constants, ServerView
+from fedbandit_envs.protocol.policy import Policy, ServerSide
 from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
 # Before the first round all agents together pull an arm this often for each of the d unknowns of its theta.
 _SEEN_PER_COEFFICIENT = 10
-# A report is worth sending when its precision has changed by more than this share.
-_NEWS = 0.1
 # The assumed noise scale counts as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_SIGMA = 5.0
-# Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
-_LEAST_LENGTH = 1e-6
-# The least noise scale, in units of theta. With less noise an own share can't be told from the whole in 64 bits.
-_LEAST_SIGMA = 1e-4
 
 
 @dataclass(frozen=True)
@@ -100,193 +72,3 @@ class ContextInference(Policy):
     def server(self, view: ServerView) -> ServerSide:
         """The server: weighted least squares, arm by arm."""
         return WeightedServer(self, view.constants)
-
-
-class InferringAgents(AgentSide):
-    """Agents that keep a belief about their own mean rewards.
-
-    A subclass says in `chosen` how the agents play, given the belief.
-    """
-
-    def __init__(self, policy: ContextInference, view: View):
-        self.policy, self.view = policy, view
-        n, num_arms, d = view.psi.shape
-        # The server's last estimate of theta and its covariance. Until the server has told a prior, agents believe
-        # theta_a ~ N(0, scale^2 I), each with a scale of its own.
-        self.told = False
-        self.theta: FloatArray = np.zeros((num_arms, d))
-        self.V: FloatArray = np.tile(np.eye(d), (num_arms, 1, 1))
-        self.scale: FloatArray = np.ones((n, 1))
-        self.sigma: FloatArray = np.full((n, 1), policy.assumed_sigma(view.constants))
-        self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # all pulls so far
-        self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of their rewards
-        # Two columns: the sum of squared differences between parts of plans, and the degrees of freedom.
-        self.residuals: FloatArray = np.zeros((n, 2))
-        # The last reports: mean rewards, their precision, and the features that they are for.
-        self.reported: FloatArray = np.zeros((n, num_arms))
-        self.precision: FloatArray = np.zeros((n, num_arms))
-        self.features: FloatArray = view.psi
-        self.number = 0  # the number of the plan
-        # Where the phase starts and ends and where the plan ends, in steps.
-        self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0
-        self.form_prior()
-
-    @property
-    def resampled(self) -> bool:
-        """Whether contexts are drawn anew at each pull: there is then no bias, but more noise."""
-        return self.view.constants.context == "resampled"
-
-    def form_prior(self) -> None:
-        """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
-        others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
-        prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
-        own = (
-            np.ones(self.scale.shape) if self.told else self.scale**2
-        )  # before anything is told, V is I and theta is 0
-        self.log_weights, self.mean = prior.log_weights, prior.mean
-        self.variance, self.factors = prior.variance * own[..., None], prior.factors
-        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own  # (n, K)
-        sigma2 = np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
-        self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
-
-    def prior(self) -> Belief:
-        """The belief before own rewards."""
-        return Belief(self.log_weights, self.mean, self.variance, self.factors)
-
-    def posterior(self) -> Belief:
-        """The belief given all rewards so far."""
-        return self.prior().given(self.pulls, self.sums, self.noise)
-
-    def plan(self, down: Message | None, remaining: int) -> Plan:
-        """The first plan pulls some arms once; later plans do what the posterior suggests, until the next plan ends.
-
-        When the server tells the prior of theta, agents report their first rewards again, weighted, before they go on.
-        """
-        elapsed = self.view.constants.horizon - remaining
-        if elapsed == 0:
-            self.plan_end = self.phase_end
-            return self._first_plan()
-        if down is not None:
-            self._learn(down)
-            self.form_prior()
-            if down.kind == "prior":
-                return Plan.wait(*self.pulls.shape)
-        elif not self.told and self.plan_end == self.phase_end:
-            self._judge_scale()
-            self.form_prior()
-        while elapsed >= self.phase_end:
-            self.phase_start, self.phase_end = self.phase_end, self.phase_end * self.policy.growth
-        self.plan_end = self._next_end(elapsed)
-        self.number += 1
-        return self.chosen(self.posterior(), min(self.plan_end - elapsed, remaining), remaining)
-
-    def _judge_scale(self) -> None:
-        """Take a scale of theta from the own rewards, as long as the server has told none."""
-        squares = inner_products(self.view.psi, self.view.psi) + bias_variances(self.view, self.theta, self.V)
-        self.scale = np.sqrt(own_variance(self.pulls, self.sums, squares, self.sigma))
-
-    def _learn(self, down: Message) -> None:
-        """Take over what the server tells: the prior of theta, or theta and V for the arms in its message."""
-        if down.kind == "prior":
-            centre, variance = down["centre"], down["width"] ** 2
-            self.told = True
-            self.theta = np.tile(centre, (len(self.theta), 1))
-            self.V = np.tile(variance * np.eye(len(centre)), (len(self.theta), 1, 1))
-            self.scale = np.full(self.scale.shape, np.sqrt(variance + np.einsum("d,d->", centre, centre) / len(centre)))
-            return
-        heard = down.present["theta"]
-        rows, columns = np.triu_indices(self.theta.shape[1])
-        V = np.empty(self.V.shape)
-        V[:, rows, columns] = V[:, columns, rows] = down["V"]
-        self.theta = np.where(heard[:, None], down["theta"], self.theta)
-        self.V = np.where(heard[:, None, None], V, self.V)
-        if "sigma" in down.arrays:
-            self.sigma = np.full(self.sigma.shape, down["sigma"])
-
-    def _first_plan(self) -> Plan:
-        """Some arms once each, dealt out by the agents' numbers: all agents together see all arms equally often."""
-        (n, num_arms), length = self.pulls.shape, self.plan_end
-        arms = (length * self.view.agents[:, None] + np.arange(length)) % num_arms
-        explore = np.zeros((n, num_arms), dtype=np.int64)
-        np.put_along_axis(explore, arms, 1, axis=1)
-        return Plan(explore, arms[:, 0], length)
-
-    def _next_end(self, elapsed: int) -> int:
-        """The step at which the next plan ends: the plans of a phase grow geometrically, as the phases do."""
-        for batch in range(1, self.policy.batches):
-            factor = self.policy.growth ** (batch / self.policy.batches)
-            end = math.ceil(self.phase_start * factor * JUST_WHOLE)
-            if end > elapsed:
-                return min(end, self.phase_end)
-        return self.phase_end
-
-    @abstractmethod
-    def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """The plan for the next `length` steps.
-
-        Args:
-            belief: the posterior.
-            length: the number of steps of the plan.
-            remaining: the number of steps that are left in all.
-        """
-
-    def report(self, feedback: Feedback) -> Message | None:
-        """At the end of a phase agents report the estimates that have changed; in between they report nothing."""
-        self.count(feedback)
-        if self.plan_end < self.phase_end:
-            return None
-        return self.news() if self.told else self.first_values()
-
-    def count(self, feedback: Feedback) -> None:
-        """Count the pulls and rewards of a plan, and how far its mean rewards differ from those before."""
-        explored, played = feedback.explored, feedback.pulls() - feedback.explored
-        for pulls, sums in ((explored, feedback.explored_sums), (played, feedback.sums() - feedback.explored_sums)):
-            difference = sums / pulls.clip(min=1) - self.sums / self.pulls.clip(min=1)
-            weight = pulls * self.pulls / (pulls + self.pulls).clip(min=1)
-            # The difference has variance sigma^2 / weight, or (sigma^2 + tau^2) / weight when contexts are drawn anew.
-            squares = weight * difference**2 - (weight > 0) * self.tau2 * self.resampled
-            self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
-            self.pulls = self.pulls + pulls
-            self.sums = self.sums + sums
-
-    def first_values(self) -> Message:
-        """The estimates from the rewards so far, weighted by pulls alone: the server learns the scale of theta."""
-        squares = inner_products(self.view.psi, self.view.psi)
-        theta = local_estimate(self.sums / self.pulls.clip(min=1), self.view.psi, squares)
-        seen = self.pulls > 0
-        arrays = {"theta": theta, "weight": self.pulls * squares}
-        return Message("first", arrays, self.view.agents, {"theta": seen, "weight": seen})
-
-    def news(self) -> Message | None:
-        """A message with the estimates that have become better or worse; None if there are none.
-
-        For each such arm it holds theta_{a,i} and a weight, ||x||^2 / variance, where x are the features that the other
-        arms' rewards suggest, at first psi.
-        """
-        pulls, psi = self.pulls.clip(min=1), self.view.psi
-        x, tau2 = (psi, np.zeros(pulls.shape)) if self.resampled else self._inferred_features()
-        clear = np.einsum("nad,nad->na", x, x) > _LEAST_LENGTH**2 * np.einsum("nad,nad->na", psi, psi)
-        precision = np.where((self.pulls > 0) & clear, 1 / (self.noise / pulls + tau2), 0)
-        changed = np.abs(precision - self.precision) > _NEWS * self.precision
-        self.reported = np.where(changed, self.sums / pulls, self.reported)
-        self.precision = np.where(changed, precision, self.precision)
-        self.features = np.where((changed & clear)[..., None], x, self.features)
-        spoken = np.flatnonzero(changed.any(axis=1))
-        if not len(spoken):
-            return None
-        squares = inner_products(self.features, self.features)
-        arrays = {
-            "theta": local_estimate(self.reported, self.features, squares),
-            "weight": self.precision * squares,
-        }
-        if self.policy.estimate_sigma:
-            arrays["residuals"] = self.residuals
-        message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
-        return message if len(spoken) == len(changed) else message.rows(spoken)
-
-    def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
-        """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
-        believed, seen = (self.theta, self.V, self.tau2), (self.pulls, self.sums, self.noise)
-        x, tau2 = inferred_features(self.view, self.prior(), *believed, *seen)
-        wrong = wrong_mu(self.view, self.posterior())[:, None] > 0.5
-        return np.where(wrong[..., None], self.view.psi, x), np.where(wrong, WRONG_SPREAD**2 * self.tau2, tau2)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.inference.context_inference import ContextInference, InferringAgents
+from fedbandit_agents.inference.context_inference import ContextInference
+from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import BoolArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
