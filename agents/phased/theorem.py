@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, short_repr
-from fedbandit_envs.protocol.claims import Claim, RecordedRun, Truth, Turn
+from fedbandit_envs.protocol.claims import Claim, RecordedRun, RecordedTurn, Truth
 from fedbandit_envs.protocol.knowledge import View
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Run:
 
     policy: "PhasedElimination"
     history: RecordedRun
-    turns: Sequence[Turn]
+    turns: Sequence[RecordedTurn]
     truth: Truth
     view: View
 

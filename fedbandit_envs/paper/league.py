@@ -238,14 +238,14 @@ strength.
 {table}"""
 
 
-def _write(found: League, folder: Path, trials: int, seed: int) -> None:
+def _write(league: League, folder: Path, trials: int, seed: int) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(folder)
-    if found.results:
-        save(league_figure(found.results), folder / "league")
+    if league.results:
+        save(league_figure(league.results), folder / "league")
     for suffix in (".csv", ".json"):
-        write_table(found.table, folder / f"league{suffix}")
-    sizes = {"agents": found.scale.agents, "steps": found.scale.steps, "trials": trials, "seed": seed}
-    text = PAGE.format(**sizes, network=NETWORK, table=table_text(found.table, "markdown"))
+        write_table(league.table, folder / f"league{suffix}")
+    sizes = {"agents": league.scale.agents, "steps": league.scale.steps, "trials": trials, "seed": seed}
+    text = PAGE.format(**sizes, network=NETWORK, table=table_text(league.table, "markdown"))
     write_whole(folder / "league.md", text.encode())

@@ -36,17 +36,26 @@ class Verdict:
     explanation: str  #: why this is the verdict
 
 
-def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
-    if found.trials < 2:
+def _of_difference(panel: str, claim: str, difference: Difference, meaning: str) -> Verdict:
+    if difference.trials < 2:
         explanation = f"{meaning}: one trial has no interval; more trials would decide"
     else:
         seen = {
             "holds": "Student's 95 % interval of the paired difference is above 0",
             "fails": "Student's 95 % interval of the paired difference is below 0, the opposite of the claim",
             "undecided": "Student's 95 % interval of the paired difference contains 0; more trials would decide",
-        }[found.verdict]
-        explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
-    return Verdict(panel, claim, found.mean, found.low, found.high, found.trials, found.verdict, explanation)
+        }[difference.verdict]
+        explanation = f"{meaning}: {seen} (p = {difference.p_value:.2g})"
+    return Verdict(
+        panel,
+        claim,
+        difference.mean,
+        difference.low,
+        difference.high,
+        difference.trials,
+        difference.verdict,
+        explanation,
+    )
 
 
 def exact_below_hidden(panel: str, result: Result) -> Verdict:

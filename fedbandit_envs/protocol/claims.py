@@ -51,7 +51,7 @@ class Claim:
         return f"{'true' if self.holds else 'not so'}, not claimed: {self.unless}"
 
 
-class Turn(Protocol):
+class RecordedTurn(Protocol):
     """One turn of a recorded run."""
 
     @property
@@ -142,7 +142,7 @@ class RecordedRun(Protocol):
         """The reports that were lost."""
 
     @property
-    def exchanges(self) -> Sequence[Turn] | None:
+    def exchanges(self) -> Sequence[RecordedTurn] | None:
         """The turns of the run; None: they were not recorded."""
 
     @property
