@@ -116,10 +116,10 @@ class PooledServer(ServerSide):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports of agents that are not admitted yet."""
-        found = super().refuses(up)
+        refused = super().refuses(up)
         assert up.agents is not None
         early = up.agents[up.agents >= self.policy.num_admitted(self.phase + 1, self.constants)]
-        return dict.fromkeys(early.tolist(), "sent means before it was admitted") | found
+        return dict.fromkeys(early.tolist(), "sent means before it was admitted") | refused
 
     def answer(self, up: Message) -> Message:
         """The arms that are left, and the best of them."""

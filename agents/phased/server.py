@@ -40,24 +40,26 @@ class PhasedServer(ServerSide):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Empty active sets, and estimates that are too long or have another direction than the first of the agent."""
-        found = super().refuses(up)
+        refused = super().refuses(up)
         assert up.agents is not None
         if up.kind == "active":
             empty = up.agents[~up.present["arms"].any(axis=1)]
-            return found | dict.fromkeys(empty.tolist(), "sent an active set without arms")
+            return refused | dict.fromkeys(empty.tolist(), "sent an active set without arms")
         rows, theta, present = self._rows(up.agents), up["theta"], up.present["theta"]
         with np.errstate(over="ignore", invalid="ignore"):  # reports that are found already may overflow
             turned = present & self.known[rows] & other_directions(theta, self.directions[rows])
             norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
         for row, arm in np.argwhere(turned):
-            found.setdefault(int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
+            refused.setdefault(
+                int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first"
+            )
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up))
         for row, arm in np.argwhere(present & (norms > most)):
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )
-            found.setdefault(int(up.agents[row]), reason)
-        return found
+            refused.setdefault(int(up.agents[row]), reason)
+        return refused
 
     def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray | None:
         """||psi|| (n, K) of the agents of a report, for a server that knows them; None: this one does not."""

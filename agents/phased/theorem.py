@@ -69,7 +69,7 @@ class _Run:
     def phases(self) -> list[Phase]:
         """The phases, read off the messages."""
         psi = self.view.psi
-        found: list[Phase] = []
+        made: list[Phase] = []
         active = before = np.ones(psi.shape[:2], dtype=bool)
         r = u = np.zeros(psi.shape[:2])
         for turn in self.turns:
@@ -79,8 +79,8 @@ class _Run:
                 before, active = active, turn.up.present["arms"]
             elif turn.down is not None:
                 pulls = turn.down["pulls"]
-                found.append(Phase(len(found) + 1, r, u, before, active, pulls, turn.feedback.pulls()))
-        return found
+                made.append(Phase(len(made) + 1, r, u, before, active, pulls, turn.feedback.pulls()))
+        return made
 
     def unless(self) -> str:
         """Why the theorem does not promise that estimates stay within their widths; empty: it does."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbandit_agents.linear.ridge import from_sums
 from fedbandit_agents.linear.triggers import has_learnt, out_of_date
-from fedbandit_baselines.linear.agents import LinearPolicy, Observation
+from fedbandit_baselines.linear.agents import LinearPolicy, StepData
 from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -79,7 +79,7 @@ class AsyncLinUCBAgents(SharingAgents):
         """The width that was given, or that of the ellipsoids."""
         return super().width() if self.policy.width is None else self.policy.width
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Learn; whoever waited for a turn asks again."""
         self.waiting[:] = self.turn[:] = False
         rows, (block, x, weight, _) = np.arange(len(seen.x)), seen

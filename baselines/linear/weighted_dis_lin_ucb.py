@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_agents.linear.ridge import from_sums
-from fedbandit_baselines.linear.agents import Observation
+from fedbandit_baselines.linear.agents import StepData
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.roots import matrix_root
@@ -71,9 +71,9 @@ class WeightedAgents(DeterminantAgents):
         found = [view.distribution.reward_variances(view.feature_map, vector) for vector in self.vectors]
         return np.add.reduce(found)
 
-    def observation(self, outcome: Outcome) -> Observation:
+    def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the regression, with its weight."""
         block, x, pulls, total = super().observation(outcome)
         variance = self.variances()[np.arange(len(x)), outcome.arm]
         weight = self.scale**2 / (self.scale**2 + variance)
-        return Observation(block, x, pulls * weight, total * weight)
+        return StepData(block, x, pulls * weight, total * weight)

@@ -44,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
         faults, network = experiment.faults(), experiment.network or None
-        found = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
-        print(f"{spec.label}\n{found[0] if len(found) == 1 else _summary(found)}\n")
-        audits += found
+        reports = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
+        print(f"{spec.label}\n{reports[0] if len(reports) == 1 else _summary(reports)}\n")
+        audits += reports
     return 0 if all(one.ok for one in audits) else 1
 
 

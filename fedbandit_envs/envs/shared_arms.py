@@ -11,13 +11,12 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.features import Table
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.envs.bandit import EpisodeSeeds
+from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.problems.shared_arms import SharedArms, SharedArmsInstance
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed, generator
 from fedbandit_envs.validation import one_of, whole_number
-
-Observation = dict[str, FloatArray]
 
 
 class SharedEpisode:

@@ -91,8 +91,8 @@ def stratified_bootstrap(
         return missing, missing
     drawn = generator(_SEED).integers(trials, size=(DRAWS, problems, trials - 1))
     rows = np.arange(problems)[:, None]
-    found = np.array([statistic(values[rows, places]) for places in drawn])
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    sampled = np.array([statistic(values[rows, places]) for places in drawn])
+    low, high = np.quantile(sampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return low, high
 
 

@@ -45,15 +45,15 @@ def play_trial(experiment: Experiment, trial: int, places: Sequence[int]) -> dic
     The first `experiment.audited` trials are also checked against theory. A policy that fails does not stop the others.
     """
     seed = experiment.trial_seed(trial)
-    found: dict[int, Played | Failure] = {}
+    outcomes: dict[int, Played | Failure] = {}
     for place in places:
         start = perf_counter()
         try:
             record = _play(experiment, place, seed, trial < experiment.audited)
-            found[place] = Played(record, perf_counter() - start)
+            outcomes[place] = Played(record, perf_counter() - start)
         except (Exception, SystemExit) as error:  # whoever computes, a policy can't end the run
-            found[place] = Failure.of(trial, seed, experiment.labels[place], error)
-    return found
+            outcomes[place] = Failure.of(trial, seed, experiment.labels[place], error)
+    return outcomes
 
 
 def _play(experiment: Experiment, place: int, seed: int, audit: bool) -> Record:

@@ -101,9 +101,9 @@ def league(
 
     folder = Path(out)
     results = run_all(experiments, folder / "trials", executor, force=force, callbacks=[note_time])
-    found = League(results, league_table(names, results, refused, seconds), scale)
-    _write(found, folder, trials, seed)
-    return found
+    made = League(results, league_table(names, results, refused, seconds), scale)
+    _write(made, folder, trials, seed)
+    return made
 
 
 def fixtures(

@@ -171,9 +171,9 @@ def reproduce(
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels, scale), setting_table(results), scale)
-    _write(found, Path(out), panels)
-    return found
+    reproduction = Reproduction(results, verdicts(results, panels, scale), setting_table(results), scale)
+    _write(reproduction, Path(out), panels)
+    return reproduction
 
 
 def setting_table(results: Mapping[str, Result]) -> Columns:
@@ -189,18 +189,18 @@ def verdicts(results: Mapping[str, Result], panels: str = "abcd", scale: PaperSc
         panels: the letters of the panels.
         scale: how large the evaluation was.
     """
-    found: list[Verdict] = []
+    statements: list[Verdict] = []
     for panel in panels:
         problem = PANELS[panel]
         if panel in COMPARING:
             result = results[setting(problem, scale.compared_at)]
-            found.append(exact_below_hidden(panel, result))
-            found.extend(theory(panel, result, DELTA))
+            statements.append(exact_below_hidden(panel, result))
+            statements.extend(theory(panel, result, DELTA))
         else:
             by_agents = {num_agents: results[setting(problem, num_agents)] for num_agents in scale.agents}
             for label in (HIDDEN, EXACT):
-                found.extend(falls_with_agents(panel, by_agents, label))
-    return found
+                statements.extend(falls_with_agents(panel, by_agents, label))
+    return statements
 
 
 def figure(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> "Figure":

@@ -91,14 +91,14 @@ def poisoned(
     tasks = [(name, aggregation, ATTACKS[0], 0.0) for name in settings for aggregation in AGGREGATIONS]
     tasks += list(product(settings, AGGREGATIONS, ATTACKS, shares))
     with workers:
-        found = dict(outcomes(workers, partial(_regrets, settings=settings, trials=trials), tasks))
-    for outcome in found.values():
+        regrets = dict(outcomes(workers, partial(_regrets, settings=settings, trials=trials), tasks))
+    for outcome in regrets.values():
         if isinstance(outcome, BaseException):
             raise outcome
     for name, aggregation in product(settings, AGGREGATIONS):  # without attackers, all attacks are one
-        clean = found[name, aggregation, ATTACKS[0], 0.0]
-        found |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
-    return {key: found[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
+        clean = regrets[name, aggregation, ATTACKS[0], 0.0]
+        regrets |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
+    return {key: regrets[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
 
 
 def _regrets(

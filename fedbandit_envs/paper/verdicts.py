@@ -60,8 +60,8 @@ def _of_difference(panel: str, claim: str, difference: Difference, meaning: str)
 
 def exact_below_hidden(panel: str, result: Result) -> Verdict:
     """The verdict on: known contexts give less regret than hidden ones, on the same instances."""
-    found = paired_difference(result.final(HIDDEN), result.final(EXACT))
-    return _of_difference(panel, "exact below hidden", found, "regret per agent, hidden minus exact")
+    difference = paired_difference(result.final(HIDDEN), result.final(EXACT))
+    return _of_difference(panel, "exact below hidden", difference, "regret per agent, hidden minus exact")
 
 
 def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -> list[Verdict]:
@@ -101,15 +101,15 @@ def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
     exact = result.claims(EXACT)
     if not exact:
         return []
-    found = [_coverage(panel, [row["holds"] for row in exact[_COVERAGE]], delta)]
+    verdicts = [_coverage(panel, [row["holds"] for row in exact[_COVERAGE]], delta)]
     for name, claim in _IN_EVERY_RUN.items():
         rows = [row for row in exact[name] if row["claimed"]]
         if rows:
-            found.append(_in_every_run(panel, claim, [row["holds"] for row in rows], max(_use(row) for row in rows)))
+            verdicts.append(_in_every_run(panel, claim, [row["holds"] for row in rows], max(_use(row) for row in rows)))
     hidden = [row["holds"] for row in result.claims(HIDDEN)[_COVERAGE]]
     share = proportion(sum(hidden), len(hidden))
     return [
-        *found,
+        *verdicts,
         Verdict(
             panel,
             "hidden contexts: share of runs with all estimates within their widths",

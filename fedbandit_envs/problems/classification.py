@@ -131,12 +131,12 @@ def _standardised(columns: Any, label: str, names: Sequence[str], hide: Sequence
         raise ValueError(f"features: expected columns without the label, got {label!r} among them")
     if not set(names) - set(hide):
         raise ValueError(f"hide: expected at least one column that is shown, got all of {', '.join(names) or 'none'}")
-    found = {name: numbers(columns, name, "features") for name in names}
-    check_lengths(found)
-    for name, values in found.items():
+    shown = {name: numbers(columns, name, "features") for name in names}
+    check_lengths(shown)
+    for name, values in shown.items():
         if values.size and np.ptp(values) == 0:
             raise ValueError(f"column {name!r}: expected values that differ, got one value; leave the column out")
-    x = np.stack(list(found.values()), axis=1)
+    x = np.stack(list(shown.values()), axis=1)
     if len(x):
         x = (x - x.mean(axis=0)) / x.std(axis=0)
     return np.hstack([np.ones((len(x), 1)), x])

@@ -140,8 +140,8 @@ class Network:
         weights = np.full(2 * len(i), 1 / (self.largest_degree + 1))
         links = coo_array((weights, (np.concatenate([i, j]), np.concatenate([j, i]))), shape=2 * (self.num_agents,))
         start = np.random.default_rng(0).standard_normal(self.num_agents)
-        found: FloatArray = eigsh((links + diags_array(own)).tocsr(), k=2, v0=start, return_eigenvectors=False)
-        return found
+        eigenvalues: FloatArray = eigsh((links + diags_array(own)).tocsr(), k=2, v0=start, return_eigenvectors=False)
+        return eigenvalues
 
     def around(self, agents: IntArray) -> Neighbourhood:
         """What these agents know about the network."""
@@ -201,11 +201,11 @@ def _checked_edges(edges: Any, num_agents: int) -> IntArray:
     loops = array[array[:, 0] == array[:, 1], 0]
     if len(loops):
         raise ValueError(f"network: expected edges between different agents, got one from {loops[0]} to itself")
-    found: IntArray = np.unique(np.sort(array.astype(np.int64), axis=1), axis=0)
-    number, piece = pieces(found, num_agents)
+    unique: IntArray = np.unique(np.sort(array.astype(np.int64), axis=1), axis=0)
+    number, piece = pieces(unique, num_agents)
     if number > 1:
         raise ValueError(
             f"network: expected a connected graph, got {number} pieces: nothing leads from agent 0 to agent "
             f"{np.flatnonzero(piece != piece[0])[0]}; add edges"
         )
-    return found
+    return unique

@@ -99,10 +99,10 @@ def communication(
     figure, axes = place(axes, size, max(len(labels), 6))
     series: dict[str, Artist] = {}
     for label in labels:
-        scalars, found = result.final(label, "scalars"), result.final(label, f"mean_{kind}")
+        scalars, regrets = result.final(label, "scalars"), result.final(label, f"mean_{kind}")
         look = {key: value for key, value in looks(result)[label].items() if key != "linestyle"}
-        (points,) = axes.plot(scalars, found, linestyle="", markersize=3, alpha=0.35, markeredgewidth=0, **look)
-        (mean,) = axes.plot(scalars.mean(), found.mean(), linestyle="", markersize=8, label=label, **look)
+        (points,) = axes.plot(scalars, regrets, linestyle="", markersize=3, alpha=0.35, markeredgewidth=0, **look)
+        (mean,) = axes.plot(scalars.mean(), regrets.mean(), linestyle="", markersize=8, label=label, **look)
         mean.set_clip_on(False)
         name_parts(axes, label, points, mean)
         series[label] = mean
@@ -182,10 +182,10 @@ def differences(
     rivals = [label for label in labels if label not in yardsticks] or labels
     best = min(rivals, key=means.__getitem__)
     rows = labels if order else sorted(labels, key=means.__getitem__)
-    found = _differences_to(best, result, kind)
+    by_label = _differences_to(best, result, kind)
     figure, axes = place(axes, size or (7.0, 1.6 + 0.3 * len(rows)), 1)
     for row, label in enumerate(rows):
-        mean, low, high = found[label]
+        mean, low, high = by_label[label]
         reach = [[value] if np.isfinite(value) else [0.0] for value in (mean - low, high - mean)]
         look = looks(result)[label]
         drawn = axes.errorbar([mean], [row], xerr=reach, fmt=look["marker"], color=look["color"], capsize=3)
