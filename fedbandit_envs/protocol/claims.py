@@ -76,7 +76,7 @@ class Truth(Protocol):
 
     @property
     def context(self) -> str:
-        """Whether contexts are "fixed" or "resampled"."""
+        """How contexts behave within a segment, "fixed" or "resampled"; streaming ones are fixed within each step."""
 
     @property
     def theta(self) -> FloatArray:

@@ -19,7 +19,7 @@ from fedbandit_envs.protocol.policy import Policy, hidden_for, observe_for
 from fedbandit_envs.rounds.history import Exchange
 from fedbandit_envs.storage import from_bytes, to_bytes
 from fedbandit_envs.testing.comparing import first_difference
-from fedbandit_envs.testing.scripted import Given, GivenStream, ScriptedBandit, other_truth
+from fedbandit_envs.testing.scripted import Given, GivenStream, PaidByScript, other_truth
 from fedbandit_envs.testing.watching import Blocks, PolicyFault, Watch, WatchedRounds
 
 _HORIZON = 120  # the steps of a run on the first problem, for policies whose plans are short
@@ -78,7 +78,7 @@ class ProblemCheck:
             instance = other_truth(instance, self.observe, truth)
         given = GivenStream(instance, self.problem) if changes(self.problem) else Given(instance)
         reveal = "after" if self.policy.observes == "delayed" else "never"
-        env = ScriptedBandit(given, self.script, self.horizon, self.observe, reveal)
+        env = PaidByScript(given, self.script, self.horizon, self.observe, reveal)
         place = f"{self.place}; {how}" if how else self.place
         return WatchedRounds(env, copy.deepcopy(self.policy), Watch(place), blocks, apart)
 
