@@ -3,7 +3,6 @@
 import argparse
 import math
 import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ EXAMPLES = (
     "results/grid",
 )
 _NUMBER = r"-?[0-9.]+(?:e[+-]?\d+|(?:\*\*|\^)\d+)?"
-_RANGE = re.compile(rf"({_NUMBER}):({_NUMBER}):({_NUMBER})")
+_RANGE = f"({_NUMBER}):({_NUMBER}):({_NUMBER})"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,9 +105,11 @@ def over_of(texts: list[str]) -> dict[str, list[Any]]:
 
 def values_of(text: str) -> list[Any]:
     """One value, or those of FIRST:LAST:STEP, of which LAST is one if the steps meet it."""
+    from decimal import Decimal
+
     from fedbandit_envs.experiments.sweeps import MOST_POINTS
 
-    match = _RANGE.fullmatch(text)
+    match = re.fullmatch(_RANGE, text)
     if not match:
         if re.fullmatch(rf"{_NUMBER}:{_NUMBER}", text):
             raise ValueError(f"--over: expected FIRST:LAST:STEP, got {text!r} without a step")
