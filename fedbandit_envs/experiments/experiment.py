@@ -4,7 +4,6 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,11 +191,12 @@ class Experiment:
             if (observe := observe_for(policy)) not in environments:
                 environments[observe] = self.environment_for(policy)
             environment = environments[observe]
-            rounds: Any = partial(ShardedRounds, shards=self.shards) if self.shards else CommunicationRounds
-            rounds(environment, policy, faults=self.faults(), network=self.network or None)
-            if type(policy).check_problem is not Policy.check_problem:
-                environment.start(seed=0)
-                policy.check_problem(environment.view().constants)
+            how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
+            if self.shards:
+                ShardedRounds(environment, policy, shards=self.shards, **how)
+            rounds = CommunicationRounds(environment, policy, **how)
+            if environment.segment_steps is not None or type(policy).check_problem is not Policy.check_problem:
+                rounds.start(seed=0)
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
