@@ -252,7 +252,8 @@ class Feedback:
         """The feedback of the agents with these positions."""
         arrays: tuple[NDArray[Any], ...] = self.explored, self.explored_sums, self.arm, self.played, self.played_sums
         features = None if self.features is None else read_only(self.features[index])
-        return Feedback(*(read_only(array[index]) for array in arrays), features=features)
+        explored, explored_sums, arm, played, played_sums = (read_only(array[index]) for array in arrays)
+        return Feedback(explored, explored_sums, arm, played, played_sums, features)
 
     def pulls(self) -> IntArray:
         """All pulls (n, K), of exploration and of exploitation."""
