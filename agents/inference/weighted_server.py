@@ -23,7 +23,7 @@ MOST_MEDIANS = 4.0
 TRUSTED = 3.0
 # How often all reports are weighted anew by how far they are from the fit before.
 JUDGEMENTS = 2
-MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
+MEDIAN_OF_CHI_SQUARE = 0.455  # that with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
 # The spread of mu as it was told counts as this many residuals, beside those of the agents.
