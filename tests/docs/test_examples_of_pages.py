@@ -22,8 +22,8 @@ WRITTEN = sorted(file for file in DOCS.rglob("*.md") if not {"generated", "_buil
 # Pages whose commands are not run here, each with its reason. All others with a block of bash are run.
 NOT_RUN = {
     "start/install.md": "they install packages, which needs a package index",
-    "how-to/federation.md": "it needs the extra flower, and takes minutes; .ci/run plays federations in its own
-    environment", }
+    "how-to/federation.md": "it needs the extra flower; .ci/run plays federations in an environment of their own",
+}
 
 
 def blocks(file: Path, language: str) -> list[str]:
