@@ -196,7 +196,7 @@ def promises(history: fb.History) -> str:
     """What an audit of the run checks, and what is not claimed."""
     claims = list(history.policy.claims(history))
     if not claims:
-        return "`fedbandit audit` has nothing to check here. The description above says what is proved, and what is not.\n"
+        return "`fedbandit audit` has nothing to check. The description above says what is proved and what is not.\n"
     rows = [
         [words(claim.claim), f"{claim.bound:.4g}", f"{claim.measured:.4g}", words(claim.verdict)] for claim in claims
     ]

@@ -11,6 +11,7 @@ import fedbandit_envs as fb
 from fedbandit_envs.cli.main import COMMANDS, main
 
 pytestmark = SITE_TESTS
+YARDSTICKS = {"Oracle", "Uniform", "Shared-Oracle", "Shared-Uniform"}
 sys.path.insert(0, str(DOCS / "_ext"))
 
 import command_pages  # noqa: E402
@@ -66,8 +67,7 @@ def test_every_environment_has_a_page_that_says_what_the_shell_says(
 
 
 def test_every_policy_says_what_is_proved_or_claims_what_can_be_checked(policies: dict[str, str]) -> None:
-    ends = {"Oracle", "Uniform", "Shared-Oracle", "Shared-Uniform"}
-    for name in set(fb.policy_names()) - ends:
+    for name in sorted(set(fb.policy_names()) - YARDSTICKS):
         page = policies[f"policies/{name}"]
         assert "checks a run against theory" in page or re.search(
             r"\b(prove[sdn]?|proof|promise[sd]?|theorems?|guarantee[sd]?)\b", docstring_of(name)
@@ -76,6 +76,11 @@ def test_every_policy_says_what_is_proved_or_claims_what_can_be_checked(policies
 
 def docstring_of(name: str) -> str:
     return str(type(fb.make_policy(name)).__doc__)
+
+
+def test_every_policy_but_the_yardsticks_has_steps(policies: dict[str, str]) -> None:
+    without = {name for name in fb.policy_names() if "\n## The steps\n" not in policies[f"policies/{name}"]}
+    assert without == YARDSTICKS
 
 
 def test_every_policy_has_a_kind(policies: dict[str, str]) -> None:
