@@ -29,6 +29,8 @@ class CoopUCB2(Policy):
     steps. What the start brought, each arm once, is averaged like any step.
     Use it where all agents have the same arms and no server exists: the group then learns nearly as one agent with all
     pulls. Each step sends 2 K numbers over each edge in each direction.
+    The paper proves group regret of the order ln T, for Gaussian rewards with the same means for all agents and a
+    connected graph. Lost messages are not covered.
     Reference: Landgren, Srivastava and Leonard, Distributed cooperative decision-making in multiarmed bandits, CDC
     2016. The mixing matrix is I - Laplacian / (d_max + 1), with which the paper's own numbers come out.
 

@@ -26,6 +26,7 @@ class DCB(Policy):
     regression from which the agent decides. Use it to see what linear policies cost without a server: an agent hears a
     whole queue at each step. Agents decide blindly until their first entry is old enough. If all arms are guaranteed to
     have one theta they share one estimate, else each has its own.
+    The paper's theorem is for known contexts, one theta and a complete network. Hidden contexts are not covered.
     After Korda, Szorenyi and Li, Distributed clustering of linear bandits in peer to peer networks, ICML 2016 (DCB).
     Constants are recalled, not compared with its text. It has a complete network; on others neighbours are paired at
     random.

@@ -24,6 +24,8 @@ class DELB(Policy):
     agents must have the same arms: problems that don't guarantee it are refused. At the start all agents send their
     psi, which is charged. Where all arms have one theta the elimination is linear; else it is that of a multi-armed
     bandit, because no arm then tells anything about another.
+    The publication promises group regret of the order d sqrt(M T ln T), for one theta and known contexts. Contexts that
+    are hidden and stay the same are not covered.
     Reference: after Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient
     Communication, ICLR 2020. Its steps are recalled, and agree with a public reimplementation. Its constant C = 600
     never ends the first phase at usual horizons. The default 10 is that of the reimplementation's runs; for finitely

@@ -19,6 +19,8 @@ class FeatureSelection(DELB):
     single table it is DELB, if the problem guarantees that nothing is hidden (known features, or `context_proxy=0`).
     It does not find out which table is true. Where the hidden table stays the same, it biases
     the estimates. As in DELB, all agents must have the same arms, and the upload of psi is charged.
+    Its abstract promises group regret of the order d sqrt(M T) ln T, where the table is drawn anew at each pull. A
+    table that stays the same is not covered.
     Reference: after Lin and Moothedath, Feature Selection in Distributed Stochastic Linear Bandits, ACC 2023. The steps
     are inferred from its abstract, which has the rates of DELB; the factor on the pulls is derived.
 

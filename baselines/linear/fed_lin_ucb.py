@@ -26,6 +26,8 @@ class FedLinUCB(LinearPolicy):
     touched by a message. In the reference one agent acts at a time; here all act at each step, then all that have
     learnt enough send, the server adds everything up, and answers these. Where all arms are guaranteed to have one
     theta they share one estimate; else each has its own, in one stacked ellipsoid.
+    The paper proves regret of the order d sqrt(n), up to logarithms, for n pulls of all agents, one agent at a time,
+    with one theta and known contexts. Agents that act together and hidden contexts are not covered.
     Reference: after He, Wang, Min and Gu, A Simple and Provably Efficient Algorithm for Asynchronous Federated
     Contextual Linear Bandits, NeurIPS 2022. The steps agree with the authors' code. The width and the default of alpha
     are recalled from the paper; the code has the constant width 0.5 and alpha = 1. The theory's lambda is recalled as

@@ -44,6 +44,7 @@ class KKUCBObserved(KKUCB):
 
     Use it where contexts are new at each step and seen afterwards (`context="streaming"`, `reveal="after"`): a reward
     then has no more noise than its own, so the bounds are tighter than those of KK-UCB. Nothing is sent.
+    The paper proves regret of the order d sqrt(T), up to logarithms.
     Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
 
     >>> import fedbandit_envs as fb

@@ -14,6 +14,7 @@ class LinDelayed(DeterminantPolicy):
     Use it where contexts are new at each step and seen afterwards (`context="streaming"`, `reveal="after"`): it is
     Lin-Hidden with sums of phi phi^T and phi y, whose rewards have no more noise than their own. With one agent that
     never synchronises it is KK-UCB-Observed. Where all arms are guaranteed to have one theta they share one estimate.
+    The publication's abstract promises group regret of the order d sqrt(M T), up to logarithms, for one theta.
     Reference: after Lin and Moothedath, Distributed Stochastic Bandit Learning with Context Distributions, 2022,
     arXiv:2207.14391. The steps are inferred from its abstract, which has the rates of DisLinUCB; delta and the
     threshold are those of DisLinUCB.

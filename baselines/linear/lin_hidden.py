@@ -17,6 +17,8 @@ class LinHidden(DeterminantPolicy):
     are the same if contexts change or each arm has a theta of its own; with fixed contexts and one theta DisLinUCB and
     KK-UCB still keep an estimate for each arm. With the same estimates, one agent that never synchronises is KK-UCB.
     Each synchronisation sends the new sums of all agents up and all sums down.
+    The publication's abstract promises group regret of the order d sqrt(M T), up to logarithms, for one theta and
+    contexts that are new at each step. Contexts that stay the same are not covered.
     Reference: after Lin and Moothedath, Distributed Stochastic Bandit Learning with Context Distributions, 2022,
     arXiv:2207.14391. The steps are inferred from its abstract, which has the rates of DisLinUCB: the constant 4, delta
     and the threshold are those of KK-UCB and DisLinUCB.

@@ -33,6 +33,8 @@ class PrivateFedLinUCB(PrivatePolicy):
     too small if delta is small, and theta_bound takes the place of sqrt(d). With an infinite epsilon there is no noise
     and no privacy. Where arms are not guaranteed to have one theta, each has an estimate and a tree of its own; an
     observation belongs to one of them.
+    The paper proves group regret of the order M^(3/4) sqrt(T / epsilon), up to logarithms, for one theta and known
+    contexts. Hidden contexts are not covered.
     Reference: Zhou and Chowdhury, On Differentially Private Federated Linear Contextual Bandits, ICLR 2024.
 
     >>> import fedbandit_envs as fb

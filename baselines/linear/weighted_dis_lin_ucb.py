@@ -23,6 +23,7 @@ class WeightedDisLinUCB(DeterminantPolicy):
     known of it counts as variance, too. Use it where some contexts are known much better than others. Where all are
     known all weights are 1, and it is DisLinUCB. The bounds take Gaussian laws for granted, and a theta that is known
     well enough; contexts that are hidden and stay the same bias them as they bias those of DisLinUCB.
+    No bound on its regret is proved.
     Reference: none; weighted least squares is common in bandits with unequal noise, for example in Kirschner and
     Krause, Information Directed Sampling and Bandits with Heteroscedastic Noise, COLT 2018.
 
