@@ -2,7 +2,8 @@
 
 The noise that a budget really takes is `fedbandit_agents.privacy.noise_std`. The formulas here are for comparison with
 the systems as cited: the one of FedUCB is far too large, and the one of Private-FedLinUCB's code is too small where
-delta is small or epsilon is large.
+delta is small or epsilon is large. FedUCB's other noise, from Wishart matrices, is left out: its shift is about three
+times as large as that of Gaussian noise.
 """
 
 import math

@@ -33,8 +33,9 @@ class DisLinUCB(DeterminantPolicy):
     one. Where contexts are hidden their spread counts as noise: the scale of the bounds is sqrt(v + sigma^2), where v
     is the variance proxy that the problem guarantees, or 4 (Kirschner and Krause) if it guarantees none. No scale
     helps against the lasting bias of a hidden context that stays the same.
-    Reference: Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient Communication,
-    ICLR 2020, arXiv:1904.06309.
+    Reference: after Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient
+    Communication, ICLR 2020, arXiv:1904.06309. The default threshold is recalled from the paper. It has one theta and
+    known contexts: the ellipsoid for each arm and the scale of hidden contexts are additions of this package.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -16,7 +16,8 @@ class FeatureSelection(DELB):
     as a `Discrete` distribution over whole tables, the same for all agents, with `Table` and `context="resampled"`.
     DELB then plays on psi, the average of the tables, and pulls (v + sigma^2) / sigma^2 times as often, because what is
     hidden adds to the noise: v is the variance proxy that the problem guarantees, or 4 if it guarantees none. With a
-    single table it is DELB. It does not find out which table is true. Where the hidden table stays the same, it biases
+    single table it is DELB, if the problem guarantees that nothing is hidden (known features, or `context_proxy=0`).
+    It does not find out which table is true. Where the hidden table stays the same, it biases
     the estimates. As in DELB, all agents must have the same arms, and the upload of psi is charged.
     Reference: after Lin and Moothedath, Feature Selection in Distributed Stochastic Linear Bandits, ACC 2023. The steps
     are inferred from its abstract, which has the rates of DELB; the factor on the pulls is derived.

@@ -28,7 +28,8 @@ class FedLinUCB(LinearPolicy):
     theta they share one estimate; else each has its own, in one stacked ellipsoid.
     Reference: after He, Wang, Min and Gu, A Simple and Provably Efficient Algorithm for Asynchronous Federated
     Contextual Linear Bandits, NeurIPS 2022. The steps agree with the authors' code. The width and the default of alpha
-    are recalled from the paper; the code has the constant width 0.5 and alpha = 1.
+    are recalled from the paper; the code has the constant width 0.5 and alpha = 1. The theory's lambda is recalled as
+    1 / S^2, with the bound S on the norm of theta; here it is 1, which is the same for the default S = 1.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")

@@ -21,7 +21,8 @@ class KKUCB(LinearPolicy):
     where contexts are fixed, their bias stays in its estimates. The bounds count the spread of the hidden context as
     additional noise. Where contexts change within an episode and all arms are guaranteed to have one theta, as in the
     reference, the arms share one estimate; else each arm has its own. Nothing is sent.
-    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
+    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019. The widths here are
+    those of its theorems; its figures replace them by constants.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

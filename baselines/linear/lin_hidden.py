@@ -13,9 +13,10 @@ class LinHidden(DeterminantPolicy):
 
     It is DisLinUCB with the regression and the noise scale of KK-UCB, sqrt(4 + sigma^2). Where all arms are guaranteed
     to have one theta, as in the reference, they share one estimate; else each arm has its own. DisLinUCB of this
-    package takes the variance proxy that a problem guarantees in place of 4, so the two are the same where a problem
-    guarantees none. With one agent that never synchronises it is KK-UCB. Each synchronisation sends the new sums of all
-    agents up and all sums down.
+    package takes the variance proxy that a problem guarantees in place of 4. Where a problem guarantees none, the two
+    are the same if contexts change or each arm has a theta of its own; with fixed contexts and one theta DisLinUCB and
+    KK-UCB still keep an estimate for each arm. With the same estimates, one agent that never synchronises is KK-UCB.
+    Each synchronisation sends the new sums of all agents up and all sums down.
     Reference: after Lin and Moothedath, Distributed Stochastic Bandit Learning with Context Distributions, 2022,
     arXiv:2207.14391. The steps are inferred from its abstract, which has the rates of DisLinUCB: the constant 4, delta
     and the threshold are those of KK-UCB and DisLinUCB.

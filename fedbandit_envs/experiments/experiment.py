@@ -191,11 +191,10 @@ class Experiment:
             how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
             if self.shards:
                 ShardedRounds(environment, policy, shards=self.shards, **how)
-            else:
-                CommunicationRounds(environment, policy, **how)
-            if type(policy).check_problem is not Policy.check_problem:
-                environment.start(seed=0)
-                policy.check_problem(environment.view().constants)
+            rounds = CommunicationRounds(environment, policy, **how)
+            picky = type(policy).check_problem is not Policy.check_problem
+            if picky or environment.segment_steps is not None:
+                rounds.start(seed=0)
 
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""

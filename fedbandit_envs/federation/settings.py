@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,9 @@ class Settings:
         graph = self.graph
         if graph is None:
             return None
-        return ViaGraph(graph, self.make_policy().delivery, self.constants, seed=self.seed)
+        policy = self.make_policy()
+        refuses = partial(policy.refuses, constants=self.constants)
+        return ViaGraph(graph, policy.delivery, self.constants, seed=self.seed, refuses=refuses)
 
     @property
     def server_view(self) -> ServerView:

@@ -75,7 +75,7 @@ class League:
 
 def league(
     out: str | Path,
-    trials: int = 5,
+    trials: int = 4,
     executor: str | Executor = "processes",
     *,
     seed: int = 0,

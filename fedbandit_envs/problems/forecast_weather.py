@@ -28,9 +28,6 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.seeding import Randomness, derived_seed, generator
 from fedbandit_envs.validation import real_number, whole_number
 
-_STEPS_PER_BLOCK = 256  # steps that are drawn in one call
-_NUMBERS_PER_BLOCK = 2**20  # a block never holds many more numbers than this, to bound the memory
-
 
 @dataclass(frozen=True)
 class Climate:
@@ -125,20 +122,18 @@ class WeatherStream:
     Args:
         climate: how the weather behaves.
         randomness: the stream of these sites; it knows the number of all sites.
-        steps: how many steps a block has; None: many, within bounds of memory. Other blocks, other weather.
+        steps: how many steps a block has, which bounds the memory. Blocks of another length have other weather.
 
     >>> from fedbandit_envs.seeding import Stream
-    >>> stream = WeatherStream(Climate(), Randomness(seed=0, stream=Stream.CONTEXTS, num_agents=4))
+    >>> stream = WeatherStream(Climate(), Randomness(seed=0, stream=Stream.CONTEXTS, num_agents=4), steps=256)
     >>> block = stream.block(0)
     >>> block.weather.shape, stream.place(300)
     ((256, 4, 3), (1, 44))
     """
 
-    def __init__(self, climate: Climate, randomness: Randomness, steps: int | None = None):
+    def __init__(self, climate: Climate, randomness: Randomness, steps: int):
         self.climate, self._randomness = climate, randomness
-        numbers_per_step = randomness.num_agents * climate.variables * (2 + (climate.members or 0))
-        #: how many steps a block has; the number of all sites counts, so that it is the same for every block of them
-        self.steps = steps or max(1, min(_STEPS_PER_BLOCK, _NUMBERS_PER_BLOCK // numbers_per_step))
+        self.steps = steps  #: how many steps a block has
         self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # of what all sites share
         self._next = 0  # the number of the block after the one at hand
         self._today = self._first_day()  # (n, V) the weather before that block

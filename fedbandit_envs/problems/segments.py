@@ -20,7 +20,7 @@ from fedbandit_envs.problems.streams import ChangingGenerator
 from fedbandit_envs.protocol.knowledge import Constants
 
 _SEGMENTS_PER_BLOCK = 256  # segments that are drawn in one call
-_NUMBERS_PER_BLOCK = 2**19  # a block never holds many more features than this, to bound the memory
+_NUMBERS_PER_BLOCK = 2**19  # a block never has an array of many more numbers than this, to bound the memory
 
 
 class Segments:
@@ -46,7 +46,8 @@ class Segments:
         self.length, self.steps = problem.segment_steps, steps
         self._whole, self._rows = whole, rows
         self._stream = problem.context_stream(whole, seed, -(-steps // self.length))
-        numbers = max(1, whole.num_agents * whole.num_arms * whole.dim)
+        features = whole.num_agents * whole.num_arms * whole.dim
+        numbers = max(1, features, *(rows.size for rows in whole.distribution.encode().values()))
         # The size does not depend on the rows, so that all processes draw the same blocks.
         self._size = max(1, min(_SEGMENTS_PER_BLOCK, _NUMBERS_PER_BLOCK // numbers))
         self._number = -1  # the block at hand; -1: none was drawn yet

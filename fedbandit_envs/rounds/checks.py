@@ -33,7 +33,8 @@ def check_plays(policy: object, bandit: PlayableBandit) -> None:
         )
     one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
     if policy.shares_arms != bandit.shared_arms:
-        wanted = "for arms that agents share, such as OrchExplore," if bandit.shared_arms else "for arms of one agent"
+        known = "for arms that agents share, such as OrchExplore, Shared-Uniform or Shared-Oracle,"
+        wanted = known if bandit.shared_arms else "for arms of one agent,"
         other = "of which each agent has its own" if bandit.shared_arms else "that agents share, as in SharedArms-v0"
         raise ValueError(f"policy: expected one {wanted} got {type(policy).__name__}, which plays arms {other}")
     if policy.observes == "context" and not bandit.exact:
@@ -57,10 +58,11 @@ def check_changes(policy: Policy, side: AgentSide, bandit: PlayableBlock) -> Non
     steps = bandit.segment_steps
     if steps is None or steps >= bandit.max_cycles or type(side).observe is not AgentSide.observe:
         return
+    often = "at each step" if steps == 1 else f"every {steps} steps"
     raise ValueError(
-        f"policy: expected one that follows contexts which change every {steps} steps, got {type(policy).__name__}, "
-        "whose agents compute with the psi of their first step, for example in phases that are longer than that; take "
-        "one that decides at each step, such as KK-UCB or DisLinUCB, or a problem whose contexts never change"
+        f"policy: expected one that follows contexts which change {often}, got {type(policy).__name__}, whose agents "
+        "compute with the psi of their first step all along; take one that decides at each step, such as KK-UCB or "
+        "DisLinUCB, or a problem whose contexts never change"
     )
 
 

@@ -66,14 +66,14 @@ class History:
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
     admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
     recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
-    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change
+    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change or agents share arms
     gaps: Mapping[str, FloatArray]
     ledger: Ledger  #: rounds, messages, scalars and bytes
     faults: tuple[Fault, ...] = ()  #: the reports that were lost
     exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
     instance: BanditInstance | None = None  #: the truth; None without record=True
     view: View | None = None  #: what the agents were shown; None without record=True
-    #: (C, M) the regret at each checkpoint by kind, where contexts change; empty elsewhere: pulls and gaps tell it
+    #: (C, M) the regret at each checkpoint by kind, where contexts change or agents share arms; else empty
     summed: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -104,8 +104,8 @@ class History:
         if self.summed:
             if kind not in self.summed:
                 raise ValueError(
-                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change, got "
-                    f"{kind!r}"
+                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change or arms "
+                    f"are shared, got {kind!r}"
                 )
             return self.summed[kind]
         gaps = self._gaps_of(kind)
@@ -120,7 +120,7 @@ class History:
     def simple_regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) what one pull of the recommended arm costs each agent; NaN where nothing is recommended.
 
-        Where contexts change there is no best arm of the whole run, and it is NaN too.
+        Where contexts change or agents share arms, no agent has a best arm of the whole run, and it is NaN too.
 
         Args:
             kind: which regret, as `regret` takes it.

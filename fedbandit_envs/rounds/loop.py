@@ -1,6 +1,7 @@
 """The communication-round wrapper: the one loop through which every policy meets an environment."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pettingzoo import ParallelEnv
@@ -121,7 +122,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
         seed = self.seed
         if self.network is not None:
-            return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed)
+            refuses = partial(self.policy.refuses, constants=self.constants)
+            return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed, refuses)
         server = self._server_side(ServerView.of_run(self.constants, seed))
         return ViaServer(server, self.constants, self._faults, seed)
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from reference_weights import delb_phases
+from reference_weights import delb_design, delb_phases
 from refusals import assert_refused
 
 import fedbandit_envs as fb
+from fedbandit_agents.linear.elimination import small_design
 
 PLANE = np.eye(2)
 
@@ -54,25 +55,36 @@ def test_a_phase_costs_a_number_for_each_share_and_theta():
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_oracle_finds_the_same_estimates_and_the_same_arms(shared, seed):
+def test_the_oracle_finds_the_same_pulls_the_same_estimates_and_the_same_arms(shared, seed):
     rng = np.random.default_rng(seed)
     arms, theta = rng.uniform(-0.7, 0.7, (6, 2)), rng.uniform(-0.7, 0.7, (1 if shared else 6, 2))
     env = alike(3, 30_000, arms, np.tile(theta, (6 if shared else 1, 1)), 0.3, shared_theta=shared)
     history = fb.play(env, fb.make_policy("DELB"), seed=seed, record=True)
     told = [turn.down["theta"] for turn in history.exchanges if turn.down is not None and "theta" in turn.down.arrays]
     lifted = arms if shared else np.einsum("ab,ad->abd", np.eye(6), arms).reshape(6, 12)
-    turns = [turn for turn in history.exchanges if turn.plan.explore.any()][: len(told)]
-    expected = delb_phases(
-        lifted,
-        [turn.feedback.explored.sum(axis=0) for turn in turns],
-        [turn.feedback.explored_sums.sum(axis=0) for turn in turns],
-    )
+    turns = [turn for turn in history.exchanges if turn.plan.explore.any()]
+    sums = [turn.feedback.explored_sums.sum(axis=0) for turn in turns[: len(told)]]
+    expected = delb_phases(lifted, num_agents=3, horizon=30_000, constant=10.0, sums_of_phases=sums)
     assert len(told) >= 2
-    for found, (estimate, _) in zip(told, expected, strict=True):
+    for turn, (pulls, _, _) in zip(turns, expected, strict=True):
+        np.testing.assert_array_equal(turn.down["pulls"], pulls)
+    for found, (_, estimate, _) in zip(told, expected, strict=False):
         np.testing.assert_allclose(found, np.tile(estimate, (3, 1)), rtol=1e-8, atol=1e-10)
-    left = expected[-1][1]
+    left, last = expected[-1][2], expected[len(told) - 1][1]
     assert history.active[-1].tolist() == [len(left)] * 3
-    assert history.exchanges[-1].plan.arm.tolist() == [max(left, key=lambda arm: lifted[arm] @ expected[-1][0])] * 3
+    assert history.exchanges[-1].plan.arm.tolist() == [max(left, key=lambda arm: lifted[arm] @ last)] * 3
+
+
+@pytest.mark.parametrize("dims", [(12, 4, 4), (30, 3, 3), (10, 5, 3), (4, 4, 1)])
+def test_the_oracle_finds_the_same_design(dims):
+    num_arms, dim, rank = dims
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        arms = rng.normal(size=(num_arms, rank)) @ rng.normal(size=(rank, dim)) * rng.uniform(0.1, 1, (num_arms, 1))
+        pi, r = small_design(arms)
+        expected, expected_r = delb_design(arms)
+        assert r == expected_r == rank
+        np.testing.assert_allclose(pi, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,10 +131,17 @@ def test_what_is_hidden_makes_feature_selection_pull_more():
     np.testing.assert_array_equal(runs[0].pulls, runs[1].pulls)
 
 
-def test_with_one_table_that_is_known_feature_selection_is_delb():
-    runs = [
-        fb.play(alike(3, 5000, noise_std=0.5), fb.make_policy(name), seed=2) for name in ("Feature-Selection", "DELB")
-    ]
+def single_table(T=5000):
+    """One table, which agents are shown as the only one of a distribution over tables."""
+    mu = fb.Discrete(np.tile(np.eye(2).reshape(1, 1, 4), (3, 1, 1)), np.ones((3, 1)))
+    how = {"context": "resampled", "shared_theta": True, "same_arms": True, "context_proxy": 0.0, "noise_std": 0.5}
+    theta = np.tile([0.5, 0.45], (2, 1))
+    return fb.make("fedbandit/Linear-v0", theta=theta, contexts=mu, feature_map=fb.Table(2, 2), max_cycles=T, **how)
+
+
+@pytest.mark.parametrize("env", [alike(3, 5000, noise_std=0.5), single_table()], ids=["known", "guaranteed"])
+def test_with_one_table_feature_selection_is_delb(env):
+    runs = [fb.play(env, fb.make_policy(name), seed=2) for name in ("Feature-Selection", "DELB")]
     np.testing.assert_array_equal(runs[0].pulls, runs[1].pulls)
     assert runs[0].ledger.scalars == runs[1].ledger.scalars
 
@@ -143,7 +162,7 @@ def test_agents_with_different_arms_are_refused_and_so_are_streams(name):
     env = fb.make(
         "fedbandit/Linear-v0", theta=PLANE, features=features, context="streaming", same_arms=True, max_cycles=9
     )
-    assert_refused(lambda: fb.play(env, policy), "contexts which change every 1 steps", "KK-UCB or DisLinUCB")
+    assert_refused(lambda: fb.play(env, policy), "contexts which change at each step", "KK-UCB or DisLinUCB")
 
 
 def test_shares_whose_means_were_lost_are_dealt_out_again():

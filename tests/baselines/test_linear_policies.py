@@ -81,6 +81,8 @@ def test_the_closed_form_on_fixed_contexts_synchronises_at_the_same_steps():
 def test_threshold_0_synchronises_at_each_step(name):
     history, _, _ = recorded(ones(3, 20), fb.make_policy(name, threshold=0.0))
     assert talked(history).uploads == [(t, i) for t in range(1, 20) for i in range(3)]
+    sums = [one.down["gram"].item() for one in history.exchanges if one.down is not None and one.down.arrays]
+    assert sums == [3 * t for t in range(1, 20)]  # what one agent would know of three times as many pulls
 
 
 @pytest.mark.parametrize(("M", "steps"), [(1, [2, 6, 14, 30]), (2, [2, 8, 26, 80]), (3, [2, 10, 42])])
@@ -187,6 +189,19 @@ def test_on_fixed_contexts_too_one_agent_that_never_speaks_is_kk_ucb():
     assert not np.array_equal(*arms)
 
 
+def test_on_fixed_contexts_with_one_theta_only_lin_hidden_shares_an_estimate_among_arms():
+    mu = fb.Gaussian(np.random.default_rng(0).uniform(-0.7, 0.7, (1, 8)), std=0.2)
+    shown = {"contexts": mu, "feature_map": fb.Table(4, 2), "shared_theta": True}
+    env = fb.make("fedbandit/Linear-v0", theta=np.tile([0.8, 0.3], (4, 1)), max_cycles=150, **shown)
+    never = {"threshold": 1e300}
+    closed, alone, general = (
+        recorded(env, fb.make_policy(name, **settings))[1]
+        for name, settings in (("DisLinUCB", never), ("KK-UCB", {}), ("Lin-Hidden", never))
+    )
+    np.testing.assert_array_equal(closed, alone)
+    assert not np.array_equal(closed, general)
+
+
 # --- the oracle -------------------------------------------------------------------------------------------------------
 
 HIDDEN, REVEALED = {"delayed": False, "scale": np.sqrt(4 + 0.09)}, {"delayed": True, "scale": 0.3}
@@ -247,26 +262,29 @@ def test_the_oracle_plays_uploads_in_turn(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("threshold", [0.0, 3.0])
-def test_the_oracle_plays_weighted_dis_lin_ucb(seed, threshold):
-    env, psi = stream(seed)
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_oracle_plays_weighted_dis_lin_ucb(seed, threshold, shared):
+    env, psi = stream(seed, shared=shared)
     history, arms, rewards = recorded(env, fb.make_policy("Weighted-DisLinUCB", threshold=threshold, **LINEAR))
-    *_, spreads = drawn(seed)
+    *_, spreads = drawn(seed, shared=shared)
     slow = reference_weights.weighted_dis_lin_ucb(
-        psi, spreads, rewards, sigma=0.3, delta=0.1, bound=1.0, threshold=threshold
+        psi, spreads, rewards, sigma=0.3, delta=0.1, bound=1.0, threshold=threshold, shared=shared
     )
     np.testing.assert_array_equal(arms, slow.arms)
     assert talked(history).uploads == before(slow.uploads, len(arms)) != []
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_oracle_plays_residual_lin_ucb(seed):
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_oracle_plays_residual_lin_ucb(seed, shared):
     rng = np.random.default_rng(seed)
-    psi, theta = rng.uniform(-0.7, 0.7, (3, 4, 2)), rng.normal(size=(4, 2))
+    psi, theta = rng.uniform(-0.7, 0.7, (3, 4, 2)), rng.normal(size=(1 if shared else 4, 2))
     mu = fb.Gaussian(psi.reshape(3, -1), std=0.3)
-    env = fb.make(
-        "fedbandit/Linear-v0", theta=theta, contexts=mu, feature_map=fb.Table(4, 2), noise_std=0.3, max_cycles=80
-    )
+    shown = {"contexts": mu, "feature_map": fb.Table(4, 2), "shared_theta": shared}
+    theta = np.tile(theta, (4 if shared else 1, 1))
+    env = fb.make("fedbandit/Linear-v0", theta=theta, noise_std=0.3, max_cycles=80, **shown)
     history, arms, rewards = recorded(env, fb.make_policy("Residual-LinUCB", threshold=3.0, **LINEAR))
-    slow = reference_weights.residual_lin_ucb(psi, 0.3, rewards, sigma=0.3, v=4.0, delta=0.1, bound=1.0, threshold=3.0)
+    how = {"sigma": 0.3, "v": 4.0, "delta": 0.1, "bound": 1.0, "threshold": 3.0, "shared": shared}
+    slow = reference_weights.residual_lin_ucb(psi, 0.3, rewards, **how)
     np.testing.assert_array_equal(arms, slow.arms)
     assert talked(history).uploads == before(slow.uploads, len(arms)) != []

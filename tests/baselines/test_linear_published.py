@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from linear_comparison import on_a_sphere
 
 import fedbandit_envs as fb
 
@@ -44,16 +45,22 @@ def test_fed_lin_ucb_in_the_setting_of_he_et_al():
 
 @pytest.mark.slow
 def test_async_lin_ucb_in_the_setting_of_he_et_al():
-    """In turn it takes the 705 messages of all published runs; at once it takes fewer, about 500 to 570."""
+    """Agents that speak one at a time send the published number of messages, 705 in each of 20 runs.
+
+    By the round rule all agents of a step speak at once, and fewer messages are needed. The bounds 450 and 600 were
+    chosen after four runs had 544, 498, 527 and 537.
+    """
     settings = {"width": 0.5, "upload": 6.0, "download": 6.0}
     regrets, messages = np.transpose(
         [regret_and_messages(fb.make_policy("Async-LinUCB", one_by_one=True, **settings), seed) for seed in range(2)]
     )
     assert abs(messages.mean() - 709) <= 8
     assert 60 < regrets.min() < regrets.max() < 160
-    regret, messages = regret_and_messages(fb.make_policy("Async-LinUCB", **settings), 0)
-    assert 500 < messages < 600
-    assert 60 < regret < 160
+    regrets, messages = np.transpose(
+        [regret_and_messages(fb.make_policy("Async-LinUCB", **settings), seed) for seed in range(4)]
+    )
+    assert 450 < messages.min() < messages.max() < 600
+    assert 60 < regrets.min() < regrets.max() < 160
 
 
 def ends(policies, trials, **problem):
@@ -80,30 +87,22 @@ def test_kirschner_and_krause_what_is_known_helps():
     assert_ordered(ends(policies, 12, num_agents=4, context_std=0.2))
 
 
-def on_a_sphere(seed, T=1000, M=10, K=10, d=5, std=0.25):
-    """One theta of norm 1, and features whose means are uniform on the sphere and new at each step."""
-    rng = np.random.default_rng(seed)
-    theta = rng.normal(size=d)
-    theta = np.tile(theta / np.linalg.norm(theta), (K, 1))
-    means = rng.normal(size=(T, M, K, d))
-    means = (means / np.linalg.norm(means, axis=-1, keepdims=True)).reshape(T, M, K * d)
-    shown = {"contexts": [fb.Gaussian(mean, std=std) for mean in means], "feature_map": fb.Table(K, d)}
-    how = {"context": "streaming", "reveal": "after", "shared_theta": True, "noise_std": 0.3, "max_cycles": T}
-    return fb.make("fedbandit/Linear-v0", theta=theta, **shown, **how)
-
-
 @pytest.mark.slow
 def test_lin_and_moothedath_others_help_and_so_do_revealed_contexts():
     """Delayed < hidden < alone, and 4 synchronisations, as many as an independent program had with these sizes.
 
-    That program's features are not recorded; with its own it had 3.6, 10.1, and 6.0 and 32.9 alone.
+    To speak after each step is better still than 4 times. That program's features are not recorded; with its own it
+    had 3.6, 10.1, and 6.0 and 32.9 alone, and 4.9 for Lin-Hidden when agents speak after each step.
     """
     found, rounds = [], []
-    for name in ("Lin-Delayed", "Lin-Hidden", "KK-UCB-Observed", "KK-UCB"):
-        histories = [fb.play(on_a_sphere(seed), fb.make_policy(name, sigma=0.3), seed=seed) for seed in range(4)]
+    settings = [(name, {}) for name in ("Lin-Delayed", "Lin-Hidden", "KK-UCB-Observed", "KK-UCB")]
+    for name, more in [*settings, ("Lin-Hidden", {"threshold": 0.0})]:
+        policy = fb.make_policy(name, sigma=0.3, **more)
+        histories = [fb.play(on_a_sphere(seed), policy, seed=seed) for seed in range(4)]
         found.append([history.mean_regret("distribution_regret")[-1] for history in histories])
         rounds.append([history.ledger.rounds for history in histories])
-    delayed, hidden, observed, alone = np.array(found)
+    delayed, hidden, observed, alone, at_each_step = np.array(found)
     assert_ordered(np.stack([delayed, hidden, alone]))
     assert_ordered(np.stack([delayed, observed, alone]))
+    assert_ordered(np.stack([at_each_step, hidden]))
     assert rounds[:2] == [[8] * 4] * 2  # a request and the sums, 4 times

@@ -15,6 +15,7 @@ from fedbandit_baselines.dec_ucb import DecUCB
 from fedbandit_baselines.gosine import GosInE
 from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
+from fedbandit_envs.rounds.relay import ViaGraph
 
 POLICIES = {
     "coop-UCB2": CoopUCB2(),
@@ -140,6 +141,33 @@ def test_a_run_with_faults_is_the_same_in_any_blocks_and_after_any_stop(policy):
                 state, rounds = rounds.snapshot(), rounds_of(policy, "erdos-renyi:0.4", faults, blocks=blocks)
                 rounds.restore(state)
         assert bytes_of(rounds.history()) == expected
+
+
+@pytest.mark.parametrize("number", [1e99, -1e99, 1e9, -1, 0, math.nan])
+@every_policy
+def test_a_neighbour_can_send_what_it_likes_and_nobody_crashes(policy, number, monkeypatch):
+    def lie(self, sent, round):
+        whole = int(np.clip(np.nan_to_num(number), -(2**60), 2**60))
+        arrays = {name: array.copy() for name, array in sent.arrays.items()}
+        for array in arrays.values():
+            array[sent.agents == 2] = number if array.dtype.kind == "f" else whole
+        return fb.Message(sent.kind, arrays, sent.agents, sent.present)
+
+    monkeypatch.setattr(ViaGraph, "_changed", lie)
+    rounds = rounds_of(policy, "ring")
+    rounds.finish()
+    history, faults = rounds.history(), rounds.history().faults
+    assert (history.pulls[-1].sum(axis=1) == 150).all()
+    assert {fault.agent for fault in faults} <= {2}
+    told = {GosInE: "arm", GossipUCB: "a number of pulls", PrivateGossipUCB: "a number of pulls", DecUCB: "a number of"}
+    if type(policy) in told and number not in (0, math.nan):
+        assert len(faults) == history.ledger.rounds
+        assert told[type(policy)] in faults[0].reason
+
+
+def test_an_arm_that_does_not_exist_is_not_taken_for_one_that_does():
+    reports = fb.Message("arm", {"arm": np.array([-1, 3, 4])}, np.arange(3))
+    assert list(GosInE().refuses(reports, rounds_of(GosInE(), "ring").constants)) == [0, 2]  # there are 4 arms
 
 
 def scalars_of_a_round(name, edges):

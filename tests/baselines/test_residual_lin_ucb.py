@@ -30,7 +30,7 @@ def test_where_contexts_are_known_it_decides_as_dis_lin_ucb_does():
 
 def test_contexts_that_change_are_refused():
     env, _ = stream()
-    assert_refused(lambda: fb.play(env, fb.make_policy("Residual-LinUCB")), "contexts which change every 1 steps")
+    assert_refused(lambda: fb.play(env, fb.make_policy("Residual-LinUCB")), "contexts which change at each step")
 
 
 def test_agents_of_one_estimate_share_it_too():

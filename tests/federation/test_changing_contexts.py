@@ -124,7 +124,7 @@ def test_a_source_is_asked_for_a_view_at_each_change_and_no_plan_outlasts_it(pro
 @pytest.mark.parametrize("policy", ["Fed-PECD", "Fed-CI"])
 @pytest.mark.parametrize("problem", ["streaming", "pieces"])
 def test_phased_policies_are_refused_before_a_federation_begins(problem: str, policy: str) -> None:
-    assert_refused(lambda: settings(problem, policy), "policy: ", "change every")
+    assert_refused(lambda: settings(problem, policy), "policy: ", "contexts which change")
 
 
 def test_a_policy_of_revealed_contexts_is_refused_where_nothing_is_revealed() -> None:

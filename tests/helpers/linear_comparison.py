@@ -88,6 +88,18 @@ def fixed(seed, std, T, M, K=10, d=3):
     )
 
 
+def on_a_sphere(seed, T=1000, M=10, K=10, d=5, std=0.25):
+    """One theta of norm 1, and features whose means are uniform on the sphere and new at each step."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=d)
+    theta = np.tile(theta / np.linalg.norm(theta), (K, 1))
+    means = rng.normal(size=(T, M, K, d))
+    means = (means / np.linalg.norm(means, axis=-1, keepdims=True)).reshape(T, M, K * d)
+    shown = {"contexts": [fb.Gaussian(mean, std=std) for mean in means], "feature_map": fb.Table(K, d)}
+    how = {"context": "streaming", "reveal": "after", "shared_theta": True, "noise_std": 0.3, "max_cycles": T}
+    return fb.make("fedbandit/Linear-v0", theta=theta, **shown, **how)
+
+
 def row(name, found):
     """A row of a table: regret of each policy, the difference of the others to the first, and the scalars sent."""
     first = found[next(iter(found))]

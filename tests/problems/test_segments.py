@@ -1,11 +1,14 @@
 """Contexts that change within an episode: how segments are drawn, and which streams are refused."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from refusals import assert_refused
 from scipy import stats
 
 import fedbandit_envs as fb
+from fedbandit_envs.problems.forecast import Forecast
 from fedbandit_envs.problems.generator import draw_instance
 from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.movielens.problem import Household, MovieLens
@@ -43,6 +46,16 @@ def test_a_block_bounds_the_memory():
     many = segments(Synthetic(num_agents=20_000, context="streaming"))
     many.at(0)
     assert many._block.psi.size <= 2 * 20_000 * 10 * 3
+
+
+def test_a_block_bounds_the_memory_of_what_is_shown_too():
+    # An ensemble is a hundred times as large as psi.
+    many = segments(Forecast(num_agents=250, num_arms=2, variables=1, members=100))
+    tracemalloc.start()
+    many.at(0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 8 * 2**19  # ten arrays of the largest block
 
 
 def test_gaps_of_two_segments_by_hand():

@@ -269,6 +269,7 @@ TALKING = [name for name in fb.policy_names() if partner_of(type(fb.make_policy(
 ATTACKED = {
     "synthetic": ("fedbandit/Synthetic-v0", {"num_agents": 10}),
     "no bound of theta": ("fedbandit/MovieLens-v0", {"num_agents": 10}),
+    "few contexts": ("fedbandit/Household-v0", {"num_agents": 10}),
     "the same arms": same_arms("gaussian"),
     "shared arms": ("fedbandit/SharedArms-v0", {}),
     "a stream": ("fedbandit/Synthetic-v0", {"num_agents": 10, "context": "streaming", "reveal": "after"}),

@@ -248,7 +248,9 @@ def test_agents_that_never_speak_hear_nothing():
 @pytest.mark.parametrize("name", ["Fed-PECD", "Fed-CI"])
 @pytest.mark.parametrize("change", ["streaming", "pieces"])
 def test_phased_policies_are_refused_with_what_to_take_instead(name, change):
-    assert_refused(lambda: fb.play(make(change), fb.make_policy(name), seed=0), "policy: ", "change every", "KK-UCB")
+    assert_refused(
+        lambda: fb.play(make(change), fb.make_policy(name), seed=0), "policy: ", "contexts which change", "KK-UCB"
+    )
     fb.play(make("pieces", 7), fb.make_policy(name), seed=0)  # one segment
 
 

@@ -63,12 +63,19 @@ def test_an_episode_that_runs_is_not_disturbed():
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"), [("KK-UCB-Observed", "this environment reveals nothing"), ("Test-Picky", "with 2 arms, got 10")]
+    ("policy", "context", "said"),
+    [
+        ("KK-UCB-Observed", "fixed", "this environment reveals nothing"),
+        ("Test-Picky", "fixed", "with 2 arms, got 10"),
+        ("Fed-PECD", "streaming", "contexts which change at each step, got FedPECD"),
+    ],
 )
-def test_an_experiment_is_refused_before_its_first_trial(policy, said, tmp_path):
+@pytest.mark.parametrize("shards", [0, 2])
+def test_an_experiment_is_refused_before_its_first_trial(policy, context, said, shards, tmp_path):
     if "Test-Picky" not in fb.policy_names():
         fb.register_policy("Test-Picky", Picky)
-    experiment = fb.Experiment("fedbandit/Synthetic-v0", [policy], {"num_agents": 3})
+    problem = {"num_agents": 3, "context": context}
+    experiment = fb.Experiment("fedbandit/Synthetic-v0", [policy], problem, shards=shards)
     with pytest.raises(ValueError, match=said):
         fb.run(experiment, tmp_path / "out", executor="serial")
     assert not (tmp_path / "out").exists()
