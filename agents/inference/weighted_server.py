@@ -95,7 +95,7 @@ class WeightedServer(ServerSide):
         if "residuals" in up.arrays:
             negative |= up["residuals"][:, 1] < 0
         found = dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
-        totals, most = self._totals(up.kind, up.agents, np.minimum(sent, LARGEST_NUMBER), up.present["weight"])
+        totals, most = self._totals(up.kind, up.agents, np.clip(sent, 0, LARGEST_NUMBER), up.present["weight"])
         for row in np.flatnonzero(totals > most):
             reason = f"sent weights with the sum {totals[row]:.3g}, at most {most:.3g} can be"
             found.setdefault(int(up.agents[row]), reason)
