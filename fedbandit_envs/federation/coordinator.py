@@ -265,7 +265,7 @@ class Coordinator:
 
     def _accepts(self, message: Message | None) -> bool:
         """Whether a copy of the server believes some of this message, and can answer it alone; a relay takes any."""
-        if message is None or self._relay is not None:
+        if message is None or message.agents is None or self._relay is not None:
             return True
         copy = server_of(self._policy, self._view)
         copy.restore(self._server.snapshot())
