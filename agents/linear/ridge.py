@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.ties import first_largest, rounding
 
 
@@ -79,6 +80,16 @@ def _lifted(V: FloatArray, least: float) -> FloatArray:
             values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max())))
             lifted[place] = np.einsum("ij,j,kj->ik", vectors, values, vectors)
     return lifted
+
+
+def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:
+    """(G + ratio I)^-1 for sums G (n, B, d, d), with a ratio (n, 1) for each agent, in elementwise steps alone.
+
+    >>> from_scaled_sums(np.array([[[[3.0]]]]), np.array([[1.0]]))
+    array([[[[0.25]]]])
+    """
+    root = inverse_root(gram + ratio[..., None, None] * np.eye(gram.shape[-1]))
+    return np.einsum("nbxd,nbxe->nbde", root, root)
 
 
 def for_agents(ridge: Ridge, num_agents: int) -> Ridge:
