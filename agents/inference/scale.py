@@ -76,12 +76,12 @@ def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tu
         return np.zeros(d), 1.0
     A = np.einsum("na,nad,nae->ade", weights, e, e)
     b = np.einsum("na,nad->ad", weights * values, e)
-    least = max(sigma**2 / weight, _LEAST_NOISE**2 * largest)  # of the variance of a value of average weight
+    least = max(sigma**2 / weight, _LEAST_NOISE**2 * largest)  # a floor for the noise of a value of average weight
     width, noise, identity = largest, largest, np.eye(d)
     for _ in range(_SWEEPS):
         scaled = A / (noise * weight)
         root = inverse_root(scaled + identity / width)
-        V = np.einsum("axd,axe->ade", root, root)  # of theta_a, given m and the rewards
+        V = np.einsum("axd,axe->ade", root, root)  # the covariance of theta_a, given m and the rewards
         shares = np.einsum("ade,aef->adf", scaled, V) / width  # (A^-1 + s^2 I)^-1: what arm a tells about m
         centre_root = inverse_root(shares.sum(axis=0) + identity / largest)
         spread = np.einsum("xd,xe->de", centre_root, centre_root)

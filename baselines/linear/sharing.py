@@ -8,7 +8,7 @@ from fedbandit_agents.linear.ridge import for_agents, from_sums
 from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.phased.plausibility import absurd_sums, impossible_grams, longest_moments
-from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, Observation
+from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, StepData
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
@@ -29,7 +29,7 @@ class SharingAgents(LinearAgents):
         self.new_moments: FloatArray = np.zeros_like(self.moments)  # (n, B, d) the sums of x y that were not sent
         self.grown: FloatArray = np.zeros(len(self.inverse))  # (n,) by how much ln det V has grown by them
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Learn, and keep what is new."""
         growth = super().add(seen)
         rows, (block, x, weight, total) = np.arange(len(seen.x)), seen
@@ -59,7 +59,7 @@ class SharingTogether(SharingAgents, SynchronisedAgents):
     A subclass says in `asks` who asks.
     """
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Learn, keep what is new, and count the step."""
         self.since += 1
         return super().add(seen)

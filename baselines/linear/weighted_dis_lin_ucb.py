@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbandit_agents.linear.ridge import from_sums
 from fedbandit_agents.linear.spread import hidden_variances, spanning
-from fedbandit_baselines.linear.agents import Observation
+from fedbandit_baselines.linear.agents import StepData
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
@@ -60,9 +60,9 @@ class WeightedAgents(DeterminantAgents):
         super().start_from(gram, moments)
         self._remember(gram, moments)
 
-    def observation(self, outcome: Outcome) -> Observation:
+    def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the regression, with its weight."""
         block, x, pulls, total = super().observation(outcome)
         variance = hidden_variances(self.view, self.vectors)[np.arange(len(x)), outcome.arm]
         weight = self.scale**2 / (self.scale**2 + variance)
-        return Observation(block, x, pulls * weight, total * weight)
+        return StepData(block, x, pulls * weight, total * weight)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from histories import assert_same_run
 from refusals import assert_refused
 
 import fedbandit_envs as fb
@@ -31,15 +32,6 @@ CASES = [(change, name) for change in CHANGES for name in POLICIES if change == 
 def make(change, steps=300, **more):
     more = {"num_agents": 5, "num_arms": 4, "noise_std": 0.3, **CHANGES[change], **more}
     return fb.make("fedbandit/Synthetic-v0", max_cycles=steps, **more)
-
-
-def assert_same_run(one, other):
-    assert one.steps.tolist() == other.steps.tolist()
-    assert one.pulls.tobytes() == other.pulls.tobytes()
-    for kind in KINDS:
-        assert one.regret(kind).tobytes() == other.regret(kind).tobytes()
-    for count in ("rounds", "messages", "scalars", "bytes_up", "bytes_down"):
-        assert getattr(one.ledger, count) == getattr(other.ledger, count)
 
 
 @pytest.mark.parametrize(("change", "name"), CASES)
