@@ -153,7 +153,7 @@ def bounded_residuals(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / freedom.clip(min=1)
+    share = squares / np.where(present, freedom, 1)  # those of misfits may be less than 1
     freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
     weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
     most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]
