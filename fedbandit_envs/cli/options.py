@@ -124,7 +124,14 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment_of(options: argparse.Namespace) -> "Experiment":
-    """The experiment that the file and the options describe together; the options win."""
+    """The experiment that the file and the options describe together; the options win, and it can be run."""
+    experiment = described_experiment(options)
+    experiment.check()
+    return experiment
+
+
+def described_experiment(options: argparse.Namespace) -> "Experiment":
+    """The experiment of `experiment_of`, unchecked: that of a sweep may lack what the sweep gives it."""
     experiment = _described(options)
     names = ("trials", "seed", "network", "shards")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -133,9 +140,7 @@ def experiment_of(options: argparse.Namespace) -> "Experiment":
         if key in _OPTIONS:
             raise ValueError(f"--set: expected an argument of the environment, got {text!r}; use --{key} {value}")
         experiment = experiment.with_argument(key, value)
-    experiment = replace(experiment, **given)
-    experiment.check()
-    return experiment
+    return replace(experiment, **given)
 
 
 def _described(options: argparse.Namespace) -> "Experiment":
@@ -157,6 +162,8 @@ def _described(options: argparse.Namespace) -> "Experiment":
         experiment = paper_experiment(id_of(options.env))
     elif options.file is not None:
         experiment = Experiment.read(options.file)
+        for spec in experiment.policies:
+            find_own_modules(spec.name)
         if options.env is not None:
             experiment = replace(experiment, environment=id_of(options.env))
     elif options.env is None or not policies:

@@ -12,8 +12,8 @@ from fedbandit_envs.cli.options import (
     add_experiment,
     add_running,
     add_timeout,
+    described_experiment,
     executor_of,
-    experiment_of,
     show_plan,
     value_of,
 )
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME=V1,V2,...",
-        help="a parameter and its values, or FIRST:LAST:STEP; the name is an argument of the environment, dropout, or "
-        "POLICY.PARAMETER; can be repeated: all combinations are run, the first is the figure's axis, the others its "
-        "panels",
+        help="a parameter and its values, or FIRST:LAST:STEP; the name is an argument of the environment, dropout, "
+        "network, or POLICY.PARAMETER; can be repeated: all combinations are run, the first is the figure's axis, the "
+        "others its panels",
     )
 
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.reports import plotting
     from fedbandit_envs.reports.sweep_figure import regret_over_grid
 
-    over, experiment = over_of(options.over), experiment_of(options)
+    over, experiment = over_of(options.over), described_experiment(options)
     if options.dry_run:
         experiments = grid(experiment, over)
         for one in experiments.values():

@@ -35,6 +35,8 @@ def advice_about(result: Result, spec: PolicySpec) -> Iterator[str]:
     """The advice about one policy of a result, which is made anew with its problem."""
     policy = spec.make()
     env = result.experiment.environment_for(policy)
+    if env.shared_arms:
+        return
     env.start(result.experiment.trial_seed(result.trials[0]))
     constants = env.view().constants
     sigma, noise = getattr(policy, "sigma", None), constants.noise_std

@@ -62,6 +62,8 @@ FIGURES: dict[str, DrawsResult] = {
 def draw(name: str, result: Result, kind: str = "regret", **keywords: Any) -> "Figure":
     """The figure of a name in `FIGURES`; `keywords` are log, size, title and order, for figures that take them."""
     figure = FIGURES[one_of("figure", name, FIGURES)]
+    if isinstance(result, Result):
+        result.check_kind(kind)
     takes = inspect.signature(figure).parameters
     for keyword in keywords:
         if keyword not in takes:
