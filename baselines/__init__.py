@@ -28,6 +28,7 @@ from fedbandit_baselines.one_round import OneRound
 from fedbandit_baselines.orch_explore import OrchExplore
 from fedbandit_baselines.pf_ucb import PFUCB
 from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
+from fedbandit_baselines.shared_yardsticks import SharedOracle, SharedUniform
 from fedbandit_baselines.thompson import ExactThompson, FederatedThompson, LocalThompson, ThetaTold
 from fedbandit_baselines.ucb import LocalUCB
 from fedbandit_baselines.yardsticks import Oracle, Uniform
@@ -70,7 +71,9 @@ __all__ = [
     "PrivateFedLinUCB",
     "PrivateGossipUCB",
     "ResidualLinUCB",
+    "SharedOracle",
     "SharedThetaFedPE",
+    "SharedUniform",
     "ThetaTold",
     "Uniform",
     "WeightedDisLinUCB",

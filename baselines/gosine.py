@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit_baselines.multi_armed_ucb import strange_arms
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
@@ -45,6 +46,10 @@ class GosInE(Policy):
     def agents(self, view: View) -> "GosInEAgents":
         """Agents that recommend arms to each other."""
         return GosInEAgents(self, view)
+
+    def refuses(self, up: Message, constants: Constants) -> dict[int, str]:
+        """Reports about arms that don't exist."""
+        return strange_arms(up, constants.num_arms) | super().refuses(up, constants)
 
     def end(self, phase: int) -> int:
         """The number of steps after which a phase ends; phases count from 1.

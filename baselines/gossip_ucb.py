@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_baselines.peer_agents import PeerAgents, one_among
+from fedbandit_baselines.peer_agents import PeerAgents, one_among, strange_counts
 from fedbandit_envs.arrays import FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.ties import first_largest
@@ -43,6 +43,10 @@ class GossipUCB(Policy):
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def refuses(self, up: Message, constants: Constants) -> dict[int, str]:
+        """Numbers of pulls that can't be: all would pull an arm that is said to be pulled so often."""
+        return strange_counts(up, "most", constants.horizon) | super().refuses(up, constants)
 
     def agents(self, view: View) -> "GossipUCBAgents":
         """Agents that gossip over one edge at a time."""

@@ -87,20 +87,23 @@ class LimitedInteractionAgents(OwnElimination):
         super().__init__(view, known_noise(policy.sigma, constants), policy.delta, most)
         self.policy = policy
         self.task = "ask"
+        self.asked = False  # whether a call for arms is on its way
+        self.best = view.agents % constants.num_arms
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
-        """What the server asks for; without news the same again."""
+        """What the server asks for; without news the same again, after a step on the best arm so far."""
         if down is not None:
             self._take_over(down)
         constants, num_arms = self.view.constants, self.left.shape[1]
         if self.answered:
             return Plan.play(self.best, num_arms, remaining)
-        if self.task == "ask":
+        if self.task == "ask" and not self.asked:
+            self.asked = True
             return Plan.wait(*self.left.shape)
         if self.task == "alone" and self.spent < self.policy.time_alone(constants):
             return self.phase_plan(self.policy.time_alone(constants))
-        if self.task == "alone":  # the choice has been lost on its way
-            return Plan.wait(*self.left.shape)
+        if self.task in ("ask", "alone"):  # the call, or the choice, has been lost on its way
+            return Plan.play(self.best, num_arms)
         return Plan.play(self.best, num_arms, self.policy.round_pulls(constants))
 
     def _take_over(self, down: Message) -> None:

@@ -87,6 +87,23 @@ class PeerAgents(AgentSide):
         """Learn from what the neighbours sent; None: the round was lost for all."""
 
 
+def strange_counts(up: Message, name: str, horizon: int) -> dict[int, str]:
+    """The agents that report fewer than 0 pulls of an arm, or more than there are steps; see `Policy.refuses`.
+
+    Args:
+        up: the reports.
+        name: the array (n, K) with the numbers of pulls.
+        horizon: the number of steps, T.
+
+    >>> up = Message("estimates", {"most": np.array([[1.0, 2.0], [1e9, 2.0]])}, agents=np.array([3, 5]))
+    >>> strange_counts(up, "most", horizon=100)
+    {5: 'sent a number of pulls below 0 or above 100'}
+    """
+    assert up.agents is not None
+    strange = ~((up[name] >= 0) & (up[name] <= horizon)).all(axis=1)
+    return dict.fromkeys(up.agents[strange].tolist(), f"sent a number of pulls below 0 or above {horizon}")
+
+
 def one_among(allowed: BoolArray, uniforms: FloatArray) -> IntArray:
     """For each row one of the places that are allowed, uniformly drawn; 0 in rows where none is.
 

@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 # The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_WEIGHTS = 10.0
 # The fit that judges reports first takes no weight and no value for larger than this many medians of its arm.
-_MOST_MEDIANS = 4.0
+MOST_MEDIANS = 4.0
 # A report that is off by more than this many standard deviations loses weight, with the square of the excess.
-_TRUSTED = 3.0
+TRUSTED = 3.0
 # How often all reports are weighted anew by how far they are from the fit before.
-_JUDGEMENTS = 2
-_MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
+JUDGEMENTS = 2
+MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
+# The spread of mu as it was told counts as this many residuals, beside those of the agents.
+_WORTH_OF_MU = 5.0
+# The least and the largest factor on the variances of mu.
+_LEAST_FACTOR, _MOST_FACTOR = 0.04, 100.0
 
 
 class WeightedServer(ServerSide):
@@ -42,6 +46,7 @@ class WeightedServer(ServerSide):
         self.estimates: FloatArray = np.zeros((*shape, constants.dim))
         self.weights: FloatArray = np.zeros(shape)
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
+        self.misfits: FloatArray = np.zeros((constants.num_agents, 2))
         # What all theta_a are believed to be before they are seen, N(centre, width^2 I); width 0: not known yet.
         self.centre: FloatArray = np.zeros(constants.dim)
         self.width = 0.0
@@ -67,35 +72,48 @@ class WeightedServer(ServerSide):
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
-            self.residuals[up.agents] = up["residuals"]
-            squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
-            arrays["sigma"] = self.policy.corrected_sigma(self.constants, squares, freedom)
+            arrays["sigma"] = self.told_sigma(up)
+        if "misfit" in up.arrays:
+            self.misfits[up.agents] = up["misfit"]
+            arrays["spread"] = np.array([self._spread()])
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
+
+    def told_sigma(self, up: Message) -> FloatArray:
+        """The noise scale (1,) by the residuals of all agents, after those of a message are kept."""
+        self.residuals[up.agents] = up["residuals"]
+        squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
+        return self.policy.corrected_sigma(self.constants, squares, freedom)
+
+    def _spread(self) -> float:
+        """The factor on the standard deviations of mu: residuals may show that contexts lie further off, or nearer."""
+        squares, weight = _bounded(self.misfits).sum(axis=0)
+        factor = (squares + _WORTH_OF_MU) / (weight + _WORTH_OF_MU)
+        return float(np.sqrt(np.clip(factor, _LEAST_FACTOR, _MOST_FACTOR)))
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports with negative weights or degrees of freedom."""
         found = super().refuses(up)
         assert up.agents is not None
         negative = (up["weight"] < 0).any(axis=1)
-        if "residuals" in up.arrays:
-            negative |= up["residuals"][:, 1] < 0
+        for sums in {"residuals", "misfit"} & set(up.arrays):
+            negative |= up[sums][:, 1] < 0
         return dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
 
     def _judged(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """The weights of the reports (M, K), less for those far off, their values, and theta and V with these.
 
-        A report of weight w that is off by r counts for at most `_TRUSTED`^2 / r^2, however large w is, times the
+        A report of weight w that is off by r counts for at most `TRUSTED`^2 / r^2, however large w is, times the
         typical scatter of its arm.
         """
         present = self.weights > 0
-        weights = np.minimum(self.weights, _MOST_MEDIANS * _medians(self.weights, present))
+        weights = np.minimum(self.weights, MOST_MEDIANS * medians(self.weights, present))
         values = np.einsum("nad,nad->na", self.estimates, e)
-        most = _MOST_MEDIANS * _medians(np.abs(values), present)
+        most = MOST_MEDIANS * medians(np.abs(values), present)
         theta, V = self._fit(e, weights, np.clip(values, -most, most))
-        for _ in range(_JUDGEMENTS):
+        for _ in range(JUDGEMENTS):
             squares = self.weights * (values - np.einsum("nad,ad->na", e, theta)) ** 2
-            typical = (_medians(squares, present) / _MEDIAN_OF_CHI_SQUARE).clip(min=1)
-            weights = self.weights / (squares / (_TRUSTED**2 * typical)).clip(min=1)
+            typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
+            weights = self.weights / (squares / (TRUSTED**2 * typical)).clip(min=1)
             theta, V = self._fit(e, weights, values)
         return weights, values, theta, V
 
@@ -124,7 +142,7 @@ class WeightedServer(ServerSide):
         return np.minimum(scatter, largest.clip(min=1))
 
 
-def _medians(values: FloatArray, present: BoolArray) -> FloatArray:
+def medians(values: FloatArray, present: BoolArray) -> FloatArray:
     """The lower median of what is present in each column, (K,); infinity where nothing is."""
     order = np.sort(np.where(present, values, np.inf), axis=0)
     middle = (np.count_nonzero(present, axis=0) - 1).clip(min=0) // 2
@@ -135,7 +153,8 @@ def _bounded(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / freedom.clip(min=1)
-    freedom = np.minimum(freedom, _MOST_RESIDUALS * _medians(freedom[:, None], present[:, None])[0])
-    most = _MOST_RESIDUALS * _medians(np.abs(share)[:, None], present[:, None])[0]
+    share = squares / np.where(present, freedom, 1)
+    freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
+    weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
+    most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]
     return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

@@ -75,7 +75,11 @@ KINDS = (
             "DCB",
         ),
     ),
-    Kind("Arms with room for several", "Rewards depend on what everybody chooses.", ("OrchExplore",)),
+    Kind(
+        "Arms with room for several",
+        "Rewards depend on what everybody chooses; the two ends of the scale are of their own here.",
+        ("OrchExplore", "Shared-Uniform", "Shared-Oracle"),
+    ),
     Kind(
         "Without communication, and yardsticks",
         "What each agent reaches alone, and the two ends of the scale.",

@@ -12,7 +12,7 @@ from fedbandit_envs.cli.list_names import Explanation, explanation
 from fedbandit_envs.protocol.policy import partner_of
 
 WITHOUT_FEATURES = "fedbandit/MultiArmed-v0", "fedbandit/SharedArms-v0"
-INK = {"Uniform": "#999999", "Oracle": "#999999"}
+INK = dict.fromkeys(("Uniform", "Oracle", "Shared-Uniform", "Shared-Oracle"), "#999999")
 
 
 @dataclass(frozen=True)

@@ -187,13 +187,19 @@ class SharedArmsBandit(ParallelEnv[str, Observation, int]):
         return arms.astype(np.int64)
 
     def view(self, observe: str | None = None) -> View:
-        """What the agents know, for policies: all arms look alike."""
+        """What the agents know, for policies: all arms look alike.
+
+        Args:
+            observe: "truth" adds, for yardsticks, a 1 for the arm of each agent in the best assignment; others nothing.
+        """
         num_agents, num_arms = len(self.possible_agents), self.num_arms
         feature_map, mu = Table(num_arms, 1), PointMass(np.ones((num_agents, num_arms)))
         constants = Constants(num_agents, num_arms, 1, self.max_cycles, 1.0, 1.0, 0.5, "fixed")
         randomness = Randomness(derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, num_agents)
         psi = mu.expected_features(feature_map)
-        return View(constants, np.arange(num_agents), mu, feature_map, psi, randomness)
+        place = np.repeat(np.arange(num_arms), self.truth.best_loads)  # of those for whom there is room
+        truth = np.eye(num_arms)[np.resize(place, num_agents)] if observe == "truth" else None
+        return View(constants, np.arange(num_agents), mu, feature_map, psi, randomness, truth)
 
     def view_at(self, step: int, view: View) -> View:
         """What the agents know at a step: the same at every step."""

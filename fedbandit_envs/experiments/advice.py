@@ -35,7 +35,7 @@ def advice_about(result: Result, spec: PolicySpec) -> Iterator[str]:
     """The advice about one policy of a result, which is made anew with its problem."""
     policy = spec.make()
     env = result.experiment.environment_for(policy)
-    if env.shared_arms:
+    if env.unwrapped.shared_arms:  # the loss of a step is one of all agents together: no agent has gaps of its own
         return
     env.start(result.experiment.trial_seed(result.trials[0]))
     constants = env.view().constants

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ class Settings:
         made = make_policy(policy, **parameters)
         env = _environment(environment, arguments, made)
         check_plays(made, env)
+        if env.unwrapped.shared_arms:
+            raise ValueError(
+                f"environment: expected one whose rewards each client can draw alone, got {environment}, where an arm "
+                "pays by how many agents of all clients are on it; play it in one process, with fb.play"
+            )
         env.reset(seed=chosen)
         view = env.view(hidden_for(made))
         constants, edges = view.constants, None
@@ -105,7 +111,9 @@ class Settings:
         graph = self.graph
         if graph is None:
             return None
-        return ViaGraph(graph, self.make_policy().delivery, self.constants, seed=self.seed)
+        policy = self.make_policy()
+        refuses = partial(policy.refuses, constants=self.constants)
+        return ViaGraph(graph, policy.delivery, self.constants, seed=self.seed, refuses=refuses)
 
     @property
     def server_view(self) -> ServerView:

@@ -149,8 +149,13 @@ def _degree(parameter: str, num_agents: int) -> int:
 def _random_regular(num_agents: int, degree: int, rng: np.random.Generator) -> IntArray:
     """A graph in which all agents have `degree` neighbours: free ends of edges are paired at random (Steger, Wormald).
 
-    Pairs that would be loops or double edges are paired anew; where this does not end, all begin anew.
+    Pairs that would be loops or double edges are paired anew; where this does not end, all begin anew. It hardly ever
+    ends with few pairs left to choose from, so of many edges those that are missing are drawn.
     """
+    if 2 * degree > num_agents - 1:
+        linked = np.triu(np.ones((num_agents, num_agents), dtype=bool), 1)
+        linked[tuple(_random_regular(num_agents, num_agents - 1 - degree, rng).T)] = False
+        return np.argwhere(linked)
     while True:
         kept = np.zeros(0, dtype=np.int64)  # an edge (i, j), i < j, as the number i M + j
         free = np.repeat(np.arange(num_agents), degree)

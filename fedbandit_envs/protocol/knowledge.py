@@ -86,7 +86,9 @@ class View:
     feature_map: FeatureMap  #: phi, from contexts to features
     psi: FloatArray  #: (n, K, d) expected features
     randomness: Randomness  #: the policy's own: `view.randomness.draws(j)` for plan j
-    truth: FloatArray | None = None  #: (n, K) the true mean rewards, for policies that observe the "truth" only
+    #: (n, K) the true mean rewards, for policies that observe the "truth" only; where agents share arms, a 1 for the
+    #: arm of each agent in the best assignment
+    truth: FloatArray | None = None
     theta: FloatArray | None = None  #: (K, d) the arm parameters, for policies that observe "theta" only
     valid: int | None = None  #: for how many steps mu and psi hold, from the first on; None: to the horizon
     network: Neighbourhood | None = None  #: the agents' neighbours, in a run with a network; None: there is none

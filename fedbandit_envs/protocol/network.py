@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, read_only
+from fedbandit_envs.arrays import BoolArray, IntArray, read_only
 from fedbandit_envs.protocol.graphs import named_edges, pieces
 from fedbandit_envs.protocol.neighbourhood import Neighbourhood
+from fedbandit_envs.protocol.spectrum import second_eigenvalue
 from fedbandit_envs.seeding import Stream, generator
 from fedbandit_envs.validation import whole_number
 
-_DENSE = 1000  # up to so many agents all eigenvalues are computed
 _MOST_PADDING = 10**6  # entries of a table of neighbours that may be mostly empty
 
 
@@ -80,8 +80,9 @@ class Network:
         """The network that `value` stands for, if it has `num_agents` agents.
 
         Args:
-            value: a Network; a name; edges (E, 2); an adjacency matrix (M, M) that is symmetric; or a networkx graph,
-                whose nodes become the agents in their order. Names are "ring", "path", "star", "complete", "grid" (or
+            value: a Network; a name; edges (E, 2); an adjacency matrix (M, M) that is symmetric, also a sparse one of
+                scipy; or a networkx graph. Its nodes are the agents if they are the numbers from 0 to M - 1, else they
+                become the agents in their order. Names are "ring", "path", "star", "complete", "grid" (or
                 "grid:4x5"), "erdos-renyi:P" with the probability of an edge and "random-regular:D" with the degree.
             num_agents: the number of agents, M.
             seed: what a random graph is drawn from.
@@ -96,6 +97,8 @@ class Network:
             network = cls(edges, num_agents)
         elif hasattr(value, "is_directed") and hasattr(value, "nodes"):
             network = _of_graph(value)
+        elif hasattr(value, "tocoo"):
+            network = _of_sparse(value.tocoo())
         else:
             array = _plain_array(value)
             square = array.ndim == 2 and array.shape[0] == array.shape[1] != 2
@@ -113,34 +116,13 @@ class Network:
     def second_eigenvalue(self) -> float:
         """The second largest absolute eigenvalue of the mixing matrix P = I - Laplacian / (D + 1).
 
-        It says how fast averages spread over the network: 0 on a complete graph, near 1 on a long ring.
+        It says how fast averages spread over the network: 0 on a complete graph, near 1 on a long ring. It is rounded
+        to 12 decimals, so that it is the same on every CPU.
 
         >>> round(Network.of("ring", 20).second_eigenvalue, 5), Network.of("complete", 5).second_eigenvalue
         (0.96737, 0.0)
         """
-        if self.num_agents == 1:
-            return 0.0
-        own = 1 - self.degrees / (self.largest_degree + 1)
-        i, j = self.edges.T
-        if self.num_agents <= _DENSE:
-            mixing = np.diag(own)
-            mixing[i, j] = mixing[j, i] = 1 / (self.largest_degree + 1)
-            values = np.sort(np.abs(np.linalg.eigvalsh(mixing)))
-        else:
-            values = np.sort(np.abs(self._extreme_eigenvalues(own)))
-        second = float(values[-2])
-        return second if second > 1e-12 else 0.0  # rounding
-
-    def _extreme_eigenvalues(self, own: FloatArray) -> FloatArray:
-        from scipy.sparse import coo_array, diags_array  # slow to import
-        from scipy.sparse.linalg import eigsh
-
-        i, j = self.edges.T
-        weights = np.full(2 * len(i), 1 / (self.largest_degree + 1))
-        links = coo_array((weights, (np.concatenate([i, j]), np.concatenate([j, i]))), shape=2 * (self.num_agents,))
-        start = np.random.default_rng(0).standard_normal(self.num_agents)
-        found: FloatArray = eigsh((links + diags_array(own)).tocsr(), k=2, v0=start, return_eigenvectors=False)
-        return found
+        return second_eigenvalue(self.edges, self.degrees)
 
     def around(self, agents: IntArray) -> Neighbourhood:
         """What these agents know about the network."""
@@ -161,28 +143,50 @@ def _plain_array(value: Any) -> Any:
 
 
 def _of_graph(graph: Any) -> Network:
-    """The network of a networkx graph; its nodes are numbered in their order."""
+    """The network of a networkx graph; its nodes are numbered in their order, unless they are numbers from 0 on."""
     if graph.is_directed():
         raise ValueError("network: expected an undirected graph, got a directed one; use graph.to_undirected()")
-    number = {node: place for place, node in enumerate(graph.nodes)}
+    nodes, count = list(graph.nodes), len(graph.nodes)
+    if all(isinstance(node, int | np.integer) for node in nodes) and set(nodes) == set(range(count)):
+        nodes = list(range(count))
+    number = {node: place for place, node in enumerate(nodes)}
     return Network([(number[one], number[other]) for one, other, *_ in graph.edges], len(number))
 
 
 def _of_adjacency(matrix: Any) -> Network:
     """The network of an adjacency matrix (M, M), which holds 1 for an edge and else 0."""
-    links = matrix != 0
-    if not np.array_equal(matrix, links):
+    rows, columns = np.nonzero(matrix)
+    return _of_entries(matrix[rows, columns], rows, columns, len(matrix))
+
+
+def _of_sparse(matrix: Any) -> Network:
+    """The network of a sparse adjacency matrix of scipy, in coordinates."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"network: expected a square adjacency matrix (M, M), got a sparse one of {matrix.shape}")
+    matrix = matrix.copy()
+    matrix.sum_duplicates()  # entries of the same place, which count as their sum
+    kept = matrix.data != 0
+    return _of_entries(matrix.data[kept], matrix.row[kept], matrix.col[kept], matrix.shape[0])
+
+
+def _of_entries(entries: Any, rows: Any, columns: Any, num_agents: int) -> Network:
+    """The network of the entries of an adjacency matrix that are not 0, which stand in these rows and columns."""
+    if (entries != 1).any():
         raise ValueError(
-            f"network: expected an adjacency matrix of 0 and 1, got {matrix[matrix != links][0]:g} in it; a network "
+            f"network: expected an adjacency matrix of 0 and 1, got {entries[entries != 1][0]:g} in it; a network "
             "has no weights, since policies choose their own: use matrix != 0, without its diagonal"
         )
-    if not np.array_equal(links, links.T):
-        one, other = np.argwhere(links & ~links.T)[0]
+    rows, columns = rows.astype(np.int64), columns.astype(np.int64)
+    codes, back = rows * num_agents + columns, columns * num_agents + rows
+    alone = np.flatnonzero(~np.isin(codes, back))
+    if len(alone):
+        one, other = rows[alone[0]], columns[alone[0]]
         raise ValueError(
             f"network: expected a symmetric matrix, since edges carry both ways, got {one} -> {other} without "
             f"{other} -> {one}; use matrix | matrix.T"
         )
-    return Network(np.argwhere(np.triu(links)), len(links))
+    upper = rows <= columns
+    return Network(np.stack([rows[upper], columns[upper]], axis=1), num_agents)
 
 
 def _checked_edges(edges: Any, num_agents: int) -> IntArray:

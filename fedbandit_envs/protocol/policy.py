@@ -178,6 +178,19 @@ class Policy(ABC):
         """A new server side; the default is for policies that never send anything."""
         return SilentServer()
 
+    def refuses(self, up: Message, constants: Constants) -> dict[int, str]:
+        """For policies that talk to peers: the agents whose reports can't be, each with the reason in words.
+
+        A refused agent is cut off in that round, as if it had failed, and becomes a `Fault`; its neighbours never see
+        what it sent. The default finds numbers that are not finite, or so large that sums and squares overflow. For
+        servers there is `ServerSide.refuses`.
+
+        Args:
+            up: the reports of all agents who speak, as one; its `agents` are their numbers.
+            constants: the public constants of the problem.
+        """
+        return overflowing(up)
+
     def claims(self, history: RecordedRun) -> Iterable[Claim]:
         """What theory promises of this recorded run of the policy, for `audit`; the default is nothing."""
         return ()

@@ -15,7 +15,7 @@ COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     *("#7F7F7F", "#9467BD", "#8C564B"),
 )
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 ENTRIES = len(COLOURS) * len(LINES)  # no two of these share a colour and a marker, or a colour and a line
 
@@ -65,6 +65,8 @@ _OWN = (
     "Private-FedLinUCB",
     "FedUCB",
     "Theta-Told",
+    "Shared-Oracle",
+    "Shared-Uniform",
 )
 
 
@@ -83,7 +85,7 @@ def style(number: int) -> dict[str, Any]:
 
 
 def styles(labels: Sequence[str], names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The style of each series of a figure, by label; no two share a colour up to 10 series, or are equal up to 50.
+    """The style of each series of a figure, by label; no two share a colour up to 10 series, or are equal up to 60.
 
     Args:
         labels: what the series are called in the figure.

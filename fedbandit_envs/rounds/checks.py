@@ -33,7 +33,8 @@ def check_plays(policy: object, bandit: PlayableBandit) -> None:
         )
     one_of(f"{type(policy).__name__}.observes", policy.observes, OBSERVES)
     if policy.shares_arms != bandit.shared_arms:
-        wanted = "for arms that agents share, such as OrchExplore," if bandit.shared_arms else "for arms of one agent"
+        known = "for arms that agents share, such as OrchExplore, Shared-Uniform or Shared-Oracle,"
+        wanted = known if bandit.shared_arms else "for arms of one agent,"
         other = "of which each agent has its own" if bandit.shared_arms else "that agents share, as in SharedArms-v0"
         raise ValueError(f"policy: expected one {wanted} got {type(policy).__name__}, which plays arms {other}")
     if policy.observes == "context" and not bandit.exact:

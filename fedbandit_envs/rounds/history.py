@@ -15,6 +15,7 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Fault
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.tables import CountTables, StackedTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,18 +63,19 @@ class History:
     policy: Policy  #: what played
     constants: Constants  #: the public constants of the problem
     steps: IntArray  #: (C,) the steps taken at each checkpoint
-    tables: tuple[IntArray, ...]  #: (M, K) for each checkpoint: the pulls of each arm up to it, in few bits
+    #: (M, K) for each checkpoint: the pulls of each arm up to it. Reading them one after the other takes little memory.
+    tables: CountTables | StackedTables
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
     admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
     recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
-    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change
+    #: (M, K) what one pull of each arm costs, for each kind of regret; empty where contexts change or agents share arms
     gaps: Mapping[str, FloatArray]
     ledger: Ledger  #: rounds, messages, scalars and bytes
     faults: tuple[Fault, ...] = ()  #: the reports that were lost
     exchanges: tuple[Exchange, ...] | None = None  #: every turn; None without record=True
     instance: BanditInstance | None = None  #: the truth; None without record=True
     view: View | None = None  #: what the agents were shown; None without record=True
-    #: (C, M) the regret at each checkpoint by kind, where contexts change; empty elsewhere: pulls and gaps tell it
+    #: (C, M) the regret at each checkpoint by kind, where contexts change or agents share arms; else empty
     summed: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -92,7 +94,10 @@ class History:
     def pulls(self) -> IntArray:
         """(C, M, K) the pulls of each arm up to each checkpoint; with very many agents `tables` take less memory."""
         shape = (len(self.steps), self.constants.num_agents, self.constants.num_arms)
-        return read_only(np.array(self.tables, dtype=np.int64).reshape(shape))
+        found = np.empty(shape, dtype=np.int64)
+        for place, table in enumerate(self.tables):
+            found[place] = table
+        return read_only(found)
 
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
@@ -104,8 +109,8 @@ class History:
         if self.summed:
             if kind not in self.summed:
                 raise ValueError(
-                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change, got "
-                    f"{kind!r}"
+                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change or arms "
+                    f"are shared, got {kind!r}"
                 )
             return self.summed[kind]
         gaps = self._gaps_of(kind)
@@ -120,7 +125,7 @@ class History:
     def simple_regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) what one pull of the recommended arm costs each agent; NaN where nothing is recommended.
 
-        Where contexts change there is no best arm of the whole run, and it is NaN too.
+        Where contexts change or agents share arms, no agent has a best arm of the whole run, and it is NaN too.
 
         Args:
             kind: which regret, as `regret` takes it.
@@ -157,7 +162,7 @@ class History:
         return replace(
             self,
             steps=self.steps[begin + 1 :] - step,
-            tables=tuple(read_only(pulls - self.tables[begin]) for pulls in self.tables[begin + 1 :]),
+            tables=self.tables.since(begin),
             active=self.active[begin + 1 :],
             admitted=self.admitted[begin + 1 :],
             recommended=self.recommended[begin + 1 :],

@@ -1,6 +1,7 @@
 """The communication-round wrapper: the one loop through which every policy meets an environment."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pettingzoo import ParallelEnv
@@ -121,7 +122,8 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         """Who carries the reports of the agents and brings the answers: the one place that knows of a server."""
         seed = self.seed
         if self.network is not None:
-            return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed)
+            refuses = partial(self.policy.refuses, constants=self.constants)
+            return ViaGraph(self.network, self.policy.delivery, self.constants, self._faults, seed, refuses)
         server = self._server_side(ServerView.of_run(self.constants, seed))
         return ViaServer(server, self.constants, self._faults, seed)
 
@@ -232,11 +234,14 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         )
         return history.counted_from(self._part.uncounted) if len(kept.steps) else history
 
+    def _fingerprint(self) -> str:
+        return run_fingerprint(self.policy, self.constants, self.network, self._faults)
+
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
         return {
-            "run": run_fingerprint(self.policy, self.constants, self.network),
+            "run": self._fingerprint(),
             "seed": str(self.seed),
             "idle": self._idle,
             "carrier": self.carrier.snapshot(),
@@ -248,11 +253,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot` of a run of the same policy, environment and blocks."""
+        """Go on from a `snapshot` of a run of the same policy, environment, faults and blocks."""
         check_same_form(state, self._blocks, self._record)
         self.start(seed=int(state["seed"]))
-        what = "the policy, its parameters, the constants of the environment and the network"
-        check_same_run(run_fingerprint(self.policy, self.constants, self.network), state.get("run"), what)
+        what = "the policy, its parameters, the constants of the environment, the network and the faults"
+        check_same_run(self._fingerprint(), state.get("run"), what)
         self._part.restore(state)
         self._idle = state["idle"]
         self.carrier.restore(state["carrier"])

@@ -1,6 +1,6 @@
 """Runs without a server: a carrier that hands every agent the reports of its neighbours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -32,8 +32,8 @@ class ViaGraph:
 
     What arrives is one message, whose agents are all agents: an array (n, ...) of the reports becomes one of shape
     (n, D, ...), or (n, 1, ...) if its delivery reaches one neighbour at most, and its mask in `present` says what
-    arrived. An agent that fails, or whose report holds numbers that
-    are not finite, is cut off in that round: it neither sends nor receives.
+    arrived. An agent that fails, or whose report the policy refuses,
+    is cut off in that round: it neither sends nor receives.
 
     Args:
         network: who can talk to whom.
@@ -41,6 +41,7 @@ class ViaGraph:
         constants: the public constants of the problem.
         faults: agents and edges that fail, and reports that are changed; None: none.
         seed: the seed of the episode, from which failures and random edges are drawn.
+        refuses: the agents whose reports can't be, with the reason; see `Policy.refuses`.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class ViaGraph:
         constants: Constants,
         faults: Faults | None = None,
         seed: int = 0,
+        refuses: Callable[[Message], Mapping[int, str]] = overflowing,
     ):
+        self._refuses = refuses
         self.lost = list[Fault]()
         self._network, self._delivery, self._constants = network, delivery, constants
         self._faults, self._seed = faults or Faults(), seed
@@ -74,7 +77,7 @@ class ViaGraph:
             return Delivery()
         self.ledger.open_round(step)
         sent = self._changed(sent, number)
-        refused = [Fault(agent, number, why) for agent, why in overflowing(sent).items()]
+        refused = [Fault(agent, number, why) for agent, why in self._refuses(sent).items()]
         lost = sorted([*self._faults.of_round(self._seed, number, num_agents), *refused], key=lambda one: one.agent)
         failed = self._faults.of_edges(self._seed, number, len(self._network.edges))
         self.lost += [*lost, *self._edge_faults(failed, number)]

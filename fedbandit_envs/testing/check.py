@@ -11,6 +11,7 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
 from fedbandit_envs.problems.instance_checks import OBSERVES
 from fedbandit_envs.problems.linear import Linear
+from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.protocol.policy import Policy, observe_for
 from fedbandit_envs.rounds.playing import why_not
@@ -24,7 +25,7 @@ _CHANGING = Synthetic(num_agents=3, num_arms=3, dim=2, context="streaming")
 def check_policy(
     policy: Policy,
     *,
-    problems: Mapping[str, InstanceGenerator] | None = None,
+    problems: Mapping[str, InstanceGenerator | SharedArms] | None = None,
     horizon: int | None = None,
     seed: int = 0,
 ) -> str:
@@ -33,7 +34,8 @@ def check_policy(
     Checked: every plan and message; that nothing received or sent is changed; that a run repeats, also beside another
     one; that it is the same, bit for bit, however the agents are split; that it can be stopped after any round and
     resumed; and, unless the policy observes "truth" or "theta", that another truth behind the same view and rewards
-    changes no decision. Policies that talk to peers are played on a ring.
+    changes no decision. Policies that talk to peers are played on a ring. Those for arms that agents share are played
+    on such, where what is paid follows the truth, so another truth is not tried.
 
     Args:
         policy: an instance of your policy.
@@ -60,14 +62,19 @@ def check_policy(
     for number, (name, problem) in enumerate(chosen.items()):
         ProblemCheck(policy, problem, horizon, seed, name, thorough=number == 0).all()
     checked = list(chosen)
-    if problems is None and _follows_changes(policy):
+    if problems is None and not policy.shares_arms and _follows_changes(policy):
         checked.append("changing contexts")
         ProblemCheck(policy, _CHANGING, horizon, seed, checked[-1], thorough=False).all()
     return f"{type(policy).__name__}: no fault found on {', '.join(checked)}"
 
 
-def _default_problems(policy: Policy) -> dict[str, InstanceGenerator]:
+def _default_problems(policy: Policy) -> Mapping[str, InstanceGenerator | SharedArms]:
     """Small problems of all kinds that a policy can play."""
+    if policy.shares_arms:
+        return {
+            "arms that agents share": SharedArms(num_agents=4, num_arms=5),
+            "one agent, one arm": SharedArms(num_agents=1, num_arms=1),
+        }
     if policy.observes == "delayed":
         return {
             "revealed contexts": Synthetic(num_agents=5, num_arms=4, context_std=0.1, context="streaming"),

@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.shared_arms import SharedArmsBandit
 from fedbandit_envs.problems.generator import InstanceGenerator, draw_instance
+from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.problems.streams import changes
 from fedbandit_envs.protocol.messages import State
 from fedbandit_envs.protocol.plans import ProtocolError
@@ -44,14 +47,26 @@ class ProblemCheck:
     """
 
     def __init__(
-        self, policy: Policy, problem: InstanceGenerator, horizon: int | None, seed: int, name: str, thorough: bool
+        self,
+        policy: Policy,
+        problem: InstanceGenerator | SharedArms,
+        horizon: int | None,
+        seed: int,
+        name: str,
+        thorough: bool,
     ):
         self.policy = copy.deepcopy(policy)  # a copy that no run has touched
         self.problem, self.seed, self.thorough = problem, seed, thorough
         self.horizon = horizon or (_HORIZON if thorough else _LATER_HORIZON)
         self.may_grow = horizon is None
         self.observe = observe_for(policy)
-        self.shape = draw_instance(problem, seed).means.shape
+        self.truths: tuple[int, ...] = (1, 2)  # the other truths behind the same view and rewards
+        self.shape: tuple[int, ...]
+        if isinstance(problem, SharedArms):
+            assert problem.num_arms is not None
+            self.shape, self.truths, self.may_grow = (problem.num_agents, problem.num_arms), (), False
+        else:
+            self.shape = draw_instance(problem, seed).means.shape
         self.place = f"{name}: M = {self.shape[0]}, K = {self.shape[1]}"
         self.script: FloatArray = np.random.default_rng(seed).uniform(0, 1, self.shape)
 
@@ -72,15 +87,21 @@ class ProblemCheck:
         self, *, truth: int = 0, blocks: Blocks | None = None, apart: bool = False, how: str = ""
     ) -> WatchedRounds:
         """New rounds of the policy on a scripted environment; `how` says in a fault how they are played."""
+        env = self._environment(truth)
+        place = f"{self.place}; {how}" if how else self.place
+        return WatchedRounds(env, copy.deepcopy(self.policy), Watch(place), blocks, apart)
+
+    def _environment(self, truth: int) -> HiddenContextBandit | SharedArmsBandit:
+        """What a run is played on; arms that agents share have no script, since loads decide what they pay."""
+        if isinstance(self.problem, SharedArms):
+            return SharedArmsBandit(self.problem, max_cycles=self.horizon)
         # Drawn anew for each run: a policy that searches the memory finds the truth of its own run or none.
         instance = draw_instance(self.problem, self.seed)
         if truth:
             instance = other_truth(instance, self.observe, truth)
         given = GivenStream(instance, self.problem) if changes(self.problem) else Given(instance)
         reveal = "after" if self.policy.observes == "delayed" else "never"
-        env = ScriptedBandit(given, self.script, self.horizon, self.observe, reveal)
-        place = f"{self.place}; {how}" if how else self.place
-        return WatchedRounds(env, copy.deepcopy(self.policy), Watch(place), blocks, apart)
+        return ScriptedBandit(given, self.script, self.horizon, self.observe, reveal)
 
     def _turns(self, horizon: int) -> int:
         """How many turns a run to that horizon takes, counted up to _MANY_TURNS."""
@@ -137,7 +158,7 @@ class ProblemCheck:
 
     def _check_other_truths(self, run: list[Exchange]) -> None:
         """Play the run with other hidden truths behind the same view and rewards: it must be the same."""
-        for truth in (1, 2):
+        for truth in self.truths:
             gc.collect()  # a policy that searches the memory must find no truth of an earlier run
             self._compare(
                 run,

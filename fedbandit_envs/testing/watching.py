@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.shared_arms import SharedArmsBandit
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan, ProtocolError
@@ -207,7 +208,14 @@ class WatchedRounds(CommunicationRounds):
         apart: whether each block and the server get a policy object of their own.
     """
 
-    def __init__(self, env: HiddenContextBandit, policy: Policy, watch: Watch, blocks: Blocks | None, apart: bool):
+    def __init__(
+        self,
+        env: HiddenContextBandit | SharedArmsBandit,
+        policy: Policy,
+        watch: Watch,
+        blocks: Blocks | None,
+        apart: bool,
+    ):
         super().__init__(env, policy, blocks=blocks, record=True, network="ring")
         self._watch, self._apart = watch, apart
 

@@ -5,7 +5,10 @@ import pytest
 from histories import assert_same_history
 
 import fedbandit_envs as fb
+from fedbandit_baselines.shared_yardsticks import SharedUniform, SharedUniformAgents
 from fedbandit_envs import storage
+from fedbandit_envs.testing.check import check_policy
+from fedbandit_envs.testing.watching import PolicyFault
 
 MEANS, ROOM = np.arange(0.9, 0.05, -0.1), [2, 4, 3, 3, 2, 1, 3, 4, 2]
 
@@ -91,6 +94,15 @@ def test_reports_that_are_lost_cost_regret_and_nothing_else(faults):
     assert len(history.faults) > 30
 
 
+@pytest.mark.parametrize("attack", ["sign-flip", "scale", "constant"])
+def test_rewards_that_cannot_be_are_refused_and_false_ones_that_can_be_harm_nobody_but_the_group(attack):
+    faults = fb.Faults(attackers=fb.Attackers(attack, share=0.3))  # 2 of 7 agents; constant: a reward of 1
+    history = fb.play(shared(), fb.make_policy("OrchExplore"), seed=0, faults=faults)
+    assert history.pulls[-1].sum(axis=1).tolist() == [300] * 7
+    reasons = {fault.reason for fault in history.faults}
+    assert reasons == (set() if attack == "constant" else {"sent a reward below 0 or above 1"})
+
+
 def test_policies_for_arms_of_one_agent_are_told_why_they_cannot_play():
     assert "for arms that agents share" in fb.why_not(fb.make_policy("UCB1"), shared())
     other = fb.make("fedbandit/MultiArmed-v0", max_cycles=50)
@@ -105,6 +117,58 @@ def test_it_is_run_recorded_and_tabled_as_other_experiments(tmp_path):
     assert table["regret"][0] > 0
     again = fb.run(experiment, out=tmp_path, executor="serial")  # reads what is there
     assert again.table("summary")["regret"] == table["regret"]
+
+
+def test_the_ledger_counts_a_reward_up_and_an_arm_down_for_every_agent_and_step_but_the_last():
+    ledger = fb.play(shared(), fb.make_policy("OrchExplore"), seed=0).ledger
+    assert ledger.rounds == 299  # nothing is said after the last of 300 steps
+    assert (ledger.scalars_up, ledger.scalars_down, ledger.messages) == (7 * 299, 7 * 299, 2 * 7 * 299)
+
+
+def test_an_audit_of_shared_arms_checks_the_accounts():
+    audit = fb.audit(fb.play(shared(), fb.make_policy("OrchExplore"), seed=0, record=True))
+    assert audit.ok
+    assert [claim.measured for claim in audit.claims] == [0, 0]
+    with pytest.raises(ValueError, match="got one without; use play"):
+        fb.audit(fb.play(shared(), fb.make_policy("OrchExplore"), seed=0))
+
+
+def test_check_policy_plays_shared_arms_and_finds_what_is_wrong():
+    told = check_policy(fb.make_policy("OrchExplore"))
+    assert told == "OrchExplore: no fault found on arms that agents share, one agent, one arm"
+
+    class Alike(SharedUniformAgents):  # its first row decides for all
+        def plan(self, down, remaining):
+            plan = super().plan(down, remaining)
+            return fb.Plan.play(np.broadcast_to(plan.arm[0], plan.arm.shape).copy(), plan.explore.shape[1])
+
+    class Mixing(SharedUniform):
+        def agents(self, view):
+            return Alike(view)
+
+    with pytest.raises(PolicyFault, match="mixes rows"):
+        check_policy(Mixing())
+
+
+def test_one_end_of_the_scale_pays_nothing_and_the_other_one_the_same_at_each_step():
+    best = fb.play(shared(), fb.make_policy("Shared-Oracle"), seed=0)
+    assert (best.regret() == 0).all()
+    assert best.pulls[-1].sum(axis=0).tolist() == [600, 1200, 300, 0, 0, 0, 0, 0, 0]
+    worst = fb.play(shared(360), fb.make_policy("Shared-Uniform"), seed=0)
+    # Every arm has one agent in 7 of 9 steps, and pays its mean: 5.7 - 7 / 9 * 4.5 = 2.2 is lost in a step.
+    assert worst.total_regret()[-1] == pytest.approx(360 * 2.2)
+    learner = fb.play(shared(4000), fb.make_policy("OrchExplore"), seed=0).total_regret()[-1]
+    assert 0 < learner < 0.5 * 4000 * 2.2
+
+
+def test_those_for_whom_there_is_no_room_have_an_arm_too():
+    env = shared(20, num_agents=3, means=[0.5, 0.1, 0.2], capacities=[1, 1, 1])
+    assert fb.play(env, fb.make_policy("Shared-Oracle"), seed=0).total_regret()[-1] == 0
+
+
+def test_other_kinds_of_regret_are_refused_with_the_reason():
+    with pytest.raises(ValueError, match="arms are shared, got 'group_regret'"):
+        fb.play(shared(), fb.make_policy("OrchExplore"), seed=0).regret("group_regret")
 
 
 @pytest.mark.slow

@@ -565,3 +565,31 @@ def test_a_power_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFix
     assert "expected a number of at most 2**63 - 1, got '9**999999999'" in error_of(capsys)
     assert value_of("2**62") == 2**62
     assert time.monotonic() - began < 5
+
+
+SHARED = ["--env", "SharedArms", "--set", "num_agents=3", "--set", "num_arms=4"]
+
+
+def test_shared_arms_are_run_reported_drawn_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("OrchExplore", "Shared-Uniform", "Shared-Oracle")
+    policies = [word for name in names for word in ("--policy", name)]
+    out = str(tmp_path / "out")
+    several = ["--set", "max_cycles=40", "--trials", "2", "--executor", "serial", "--out", out]
+    assert main(["run", *SHARED, *policies, *several]) == 0
+    assert main(["run", *SHARED, "--policy", "OrchExplore", "--set", "max_cycles=40", "--trials", "1"]) == 0
+    assert main(["report", out]) == 0
+    assert main(["plot", out]) == 0
+    capsys.readouterr()
+    assert main(["compare", out]) == 0
+    table = capsys.readouterr().out
+    assert all(name in table for name in names)
+    assert {"report.html", "regret.png"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_shared_arms_are_swept_and_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = ["--over", "max_cycles=20,30", "--trials", "1", "--executor", "serial", "--out", str(tmp_path)]
+    assert main(["sweep", *SHARED, "--policy", "OrchExplore", *sweep]) == 0
+    assert (tmp_path / "sweep.csv").exists()
+    capsys.readouterr()
+    assert main(["audit", *SHARED, "--policy", "OrchExplore", "--set", "max_cycles=40"]) == 0
+    assert "scalars up in the ledger differ from the messages by" in capsys.readouterr().out

@@ -60,10 +60,12 @@ def test_the_scores_are_those_of_the_results(found):
 
 
 def test_every_problem_can_be_played():
-    experiments, refused = fixtures(["Uniform", "OrchExplore"], 1, 0, replace(LEAGUE_SCALE, agents=3, steps=20))
+    experiments, refused = fixtures(
+        ["Uniform", "OrchExplore", "Shared-Uniform", "Shared-Oracle"], 1, 0, replace(LEAGUE_SCALE, agents=3, steps=20)
+    )
     assert list(experiments) == list(CONTESTS)
     assert [problem for problem, name in refused if name == "Uniform"] == ["shared-arms"]
-    assert experiments["shared-arms"].labels == ["OrchExplore"]
+    assert experiments["shared-arms"].labels == ["OrchExplore", "Shared-Uniform", "Shared-Oracle"]
 
 
 def test_more_agents_than_arms_with_room_for_several_are_a_reason_and_no_error():

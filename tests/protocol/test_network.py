@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fedbandit_envs as fb
 from fedbandit_envs.protocol.graphs import GRAPHS
@@ -102,8 +103,69 @@ def test_weights_that_leave_nothing_for_the_agent_itself_are_refused(weight, wor
         view.mixed(rows, received, view.present, weights)
 
 
-def test_a_large_network_has_the_same_second_eigenvalue_as_by_formula():
-    assert fb.Network.of("ring", 1200).second_eigenvalue == pytest.approx((1 + 2 * np.cos(2 * np.pi / 1200)) / 3, 1e-9)
+@pytest.mark.parametrize(
+    ("name", "agents", "formula"),
+    [
+        ("ring", 1200, (1 + 2 * np.cos(2 * np.pi / 1200)) / 3),
+        ("ring", 20_000, (1 + 2 * np.cos(2 * np.pi / 20_000)) / 3),
+        ("path", 5000, (1 + 2 * np.cos(np.pi / 5000)) / 3),
+        ("grid:40x50", 2000, (3 + 2 * np.cos(np.pi / 50)) / 5),
+        ("complete", 1100, 0.0),
+    ],
+)
+def test_a_large_network_has_the_same_second_eigenvalue_as_by_formula(name, agents, formula):
+    assert fb.Network.of(name, agents).second_eigenvalue == pytest.approx(formula, rel=0, abs=1.1e-12)
+
+
+def test_long_and_other_large_networks_have_the_second_eigenvalue_of_all_eigenvalues():
+    rng = np.random.default_rng(0)
+    tree = [(int(rng.integers(node)), node) for node in range(1, 1100)]
+    # All of one half with all of the other: P has an eigenvalue near -1, which is as far from 0 as any but the first.
+    halves = np.argwhere(np.ones((550, 550))) + np.array([0, 550])
+    for value in (tree, halves, "random-regular:3", "erdos-renyi"):
+        network = fb.Network.of(value, 1100)
+        values = np.sort(np.abs(np.linalg.eigvalsh(mixing_matrix(network))))
+        assert network.second_eigenvalue == pytest.approx(values[-2], rel=0, abs=1.1e-12)
+
+
+@pytest.mark.parametrize("degree", [99, 98, 51, 50, 49])
+def test_regular_graphs_of_many_edges_are_drawn_at_once(degree):
+    network = fb.Network.of(f"random-regular:{degree}", 100, seed=1)
+    assert (network.degrees == degree).all()
+
+
+def test_a_random_graph_of_many_edges_misses_every_edge_alike():
+    """8 agents of degree 5 miss 8 of 28 edges: each in 86 of 300 draws, within 5 standard deviations; fixed seeds."""
+    linked = np.zeros((8, 8))
+    for seed in range(300):
+        linked[tuple(fb.Network.of("random-regular:5", 8, seed=seed).edges.T)] += 1
+    missed = 300 - linked[np.triu_indices(8, 1)]
+    assert np.abs(missed - 300 * 8 / 28).max() < 5 * np.sqrt(300 * 8 / 28 * 20 / 28)
+
+
+def test_agents_of_a_graph_are_its_nodes_if_these_are_numbers_from_0():
+    class Graph:  # what is used of networkx
+        nodes, edges = (2, 0, 1), ((2, 0), (0, 1))
+
+        def is_directed(self):
+            return False
+
+    assert fb.Network.of(Graph(), 3) == fb.Network([(0, 2), (0, 1)], 3)
+    Graph.nodes, Graph.edges = (3, 1, 2), ((3, 1), (1, 2))  # no agent 0: in their order
+    assert fb.Network.of(Graph(), 3) == fb.Network.of("path", 3)
+
+
+def test_a_sparse_matrix_is_read_like_a_plain_one_and_refused_with_the_same_words():
+    plain = np.zeros((5, 5), dtype=int)
+    plain[tuple(fb.Network.of("ring", 5).edges.T)] = 1
+    for kind in (sparse.csr_array, sparse.coo_array, sparse.csr_matrix):
+        assert fb.Network.of(kind(plain + plain.T), 5) == fb.Network.of("ring", 5)
+        with pytest.raises(ValueError, match=r"symmetric matrix, .* got 0 -> 1 without 1 -> 0"):
+            fb.Network.of(kind(plain), 5)
+        with pytest.raises(ValueError, match="matrix of 0 and 1, got 2 in it"):
+            fb.Network.of(kind(2 * (plain + plain.T)), 5)
+        with pytest.raises(ValueError, match=r"a square adjacency matrix \(M, M\)"):
+            fb.Network.of(kind(plain[:3]), 5)
 
 
 def test_one_agent_is_a_network_without_edges():

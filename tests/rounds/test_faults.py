@@ -15,6 +15,7 @@ from fedbandit_envs.rounds.faults import Fault, Faults, QuorumLost
 from fedbandit_envs.rounds.loop import CommunicationRounds
 
 FEDERATED = ["Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE", "DisLinUCB"]
+MULTI_ARMED = ["Fed1-UCB", "Fed2-UCB", "PF-UCB", "Pooled-UCB", "Multi-Round", "One-Round", "Limited-Interaction"]
 
 
 def environment(policy: fb.Policy, **arguments: object) -> fb.HiddenContextBandit:
@@ -27,7 +28,7 @@ def played(name: str, faults: Faults | None, **arguments: object) -> fb.History:
     return fb.play(environment(policy, **arguments), policy, seed=5, faults=faults, record=True)
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", FEDERATED + MULTI_ARMED)
 @pytest.mark.parametrize("faults", [None, Faults(), Faults(schedule={2: [999]})])
 def test_a_run_without_a_fault_is_the_run_without_faults(name: str, faults: Faults | None) -> None:
     one, other = played(name, None), played(name, faults)
@@ -36,7 +37,7 @@ def test_a_run_without_a_fault_is_the_run_without_faults(name: str, faults: Faul
     assert other.faults == ()
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", FEDERATED + MULTI_ARMED)
 @given(
     dropout=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
     schedule=st.dictionaries(st.integers(0, 5), st.sets(st.integers(0, 9))),
@@ -66,6 +67,40 @@ def test_a_lost_report_is_neither_seen_by_the_server_nor_charged(name: str) -> N
         assert ups[0].agents.tolist() == [0, 2, 3, 4, 5]
         assert ups[2].agents.tolist() == [0, 2, 3, 5]
     assert history.ledger.messages_up == sum(len(up.agents) for up in ups if up.agents is not None)
+
+
+@pytest.mark.parametrize("name", MULTI_ARMED)
+def test_a_lost_report_of_a_multi_armed_policy_is_neither_seen_by_the_server_nor_charged(name: str) -> None:
+    history, whole = (played(name, faults, max_cycles=4000) for faults in (Faults(schedule={1: [0]}), None))
+    first, of_whole = (
+        next(turn.up for turn in one.exchanges or () if turn.up is not None).agents for one in (history, whole)
+    )
+    assert first is not None
+    assert of_whole is not None
+    assert history.faults == (Fault(1, 0, "scheduled"),)
+    assert first.tolist() == [agent for agent in of_whole.tolist() if agent != 1]
+    assert len(first) < len(of_whole)
+    ups = [turn.up.agents for turn in history.exchanges or () if turn.up is not None]
+    assert history.ledger.messages_up == sum(len(agents) for agents in ups if agents is not None)
+
+
+def test_agents_whose_call_for_arms_is_never_heard_play_the_arms_of_their_numbers() -> None:
+    policy = fb.make_policy("Limited-Interaction")
+    history = fb.play(environment(policy), policy, seed=5, faults=Faults(dropout=1.0))
+    np.testing.assert_array_equal(history.pulls[-1], 500 * np.eye(10)[:6])
+    assert history.ledger.messages == 0
+
+
+def test_agents_whose_choices_are_lost_choose_again() -> None:
+    """With more arms than agents, the second report is a choice: all are lost once, and arrive one step later."""
+    policy = fb.make_policy("Limited-Interaction", budget=200)
+    faults = Faults(schedule={agent: [1] for agent in range(6)})
+    lost, whole = (
+        fb.play(environment(policy), policy, seed=5, faults=faults, record=True) for faults in (faults, None)
+    )
+    first, second = (next(turn for turn in run.exchanges or () if turn.plan.length == 33) for run in (whole, lost))
+    assert (first.step, second.step) == (100, 101)
+    np.testing.assert_array_equal(first.plan.arm, second.plan.arm)
 
 
 def test_an_agent_whose_active_set_was_lost_gets_no_allocation_and_plays_its_best_arm() -> None:
@@ -214,7 +249,7 @@ def test_an_experiment_can_be_swept_over_dropout_and_drawn_against_it(tmp_path: 
     assert figure.axes[0].get_xlabel() == "probability that a report is lost"
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", FEDERATED + MULTI_ARMED)
 def test_an_audit_of_a_run_with_faults_checks_its_accounts_and_claims_no_theorem(name: str) -> None:
     found = fb.audit(played(name, Faults(dropout=0.3)))
     assert found.ok

@@ -28,11 +28,13 @@ NUMBERED = (
 FEW_ROUNDS = ("Fed-CI-Elimination", "Multi-Round", "One-Round", "Limited-Interaction")  # one, or far apart
 
 ALL = sorted(point.name for point in entry_points(group="fedbandit.policies"))  # not those of other tests
-# Policies for shared arms play another kind of environment, and are tested with it.
+# Policies for shared arms play another kind of environment. Its rewards follow loads, and no script.
 POLICIES = [name for name in ALL if not policy_class(name).shares_arms]
+SHARED = sorted(set(ALL) - set(POLICIES))
 PEERS = [name for name in POLICIES if partner_of(policy_class(name)) == "peers"]
-SILENT = [name for name in POLICIES if partner_of(policy_class(name)) == "nobody"]
-every_policy = pytest.mark.parametrize("name", POLICIES)
+SILENT = [name for name in ALL if partner_of(policy_class(name)) == "nobody"]
+every_policy = pytest.mark.parametrize("name", ALL)
+every_scripted_policy = pytest.mark.parametrize("name", POLICIES)
 phased = pytest.mark.parametrize("name", PHASED)
 
 
@@ -50,6 +52,8 @@ def long(name):
 
 def make(name, horizon=None, problem=None):
     """A small environment that the policy can play; `problem` is for those that play usual problems."""
+    if name in SHARED:
+        return fb.make("fedbandit/SharedArms-v0", num_agents=M, num_arms=M + 1, max_cycles=horizon or long(name))
     label, own, shown = home(name)
     chosen = own if problem is None or label != "hidden contexts" else problem
     return fb.HiddenContextBandit(chosen, max_cycles=horizon or long(name), **shown)
@@ -127,7 +131,7 @@ def test_the_ledger_of_peers_is_what_the_recorded_messages_add_up_to(name):
     np.testing.assert_array_equal(ledger.per_round[:, 1:].sum(axis=0), ledger.per_agent.sum(axis=0))
 
 
-@pytest.mark.parametrize("name", sorted(set(POLICIES) - set(PEERS)))
+@pytest.mark.parametrize("name", sorted(set(ALL) - set(PEERS)))
 def test_the_ledger_is_what_the_recorded_messages_add_up_to(name):
     history = play(make(name), name, seed=0, record=True)
     ups = [turn.up for turn in history.exchanges if turn.up is not None]
@@ -271,7 +275,7 @@ def rows_of(message, agent):
     return flat(message.rows(message.agents == agent).tree())
 
 
-@every_policy
+@every_scripted_policy
 def test_rewards_of_one_agent_change_no_report_of_another_before_the_next_broadcast(name):
     changed, rewards = 2, table(M, K, long(name))
     others = [agent for agent in range(M) if agent != changed]
@@ -329,7 +333,7 @@ def test_a_run_stopped_round_after_round_and_rebuilt_from_the_disk_is_the_same_r
 # --- stepping through the PettingZoo API -----------------------------------------------------------------------------
 
 
-@every_policy
+@every_scripted_policy
 def test_stepping_and_bulk_decide_the_same_on_the_same_rewards(name):
     rewards = table(M, K, 110, seed=3)
     bulk = play(scripted(name, rewards), name, seed=8, record=True)
