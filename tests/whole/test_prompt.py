@@ -18,7 +18,7 @@ from fedbandit_agents import phases
 from fedbandit_envs.experiments.progress import progress_bar
 
 ROOT = Path(__file__).parents[2]
-TWO_LINES = 260  # characters
+TWO_LINES = 300  # characters
 
 
 def things() -> dict[str, Any]:
@@ -54,6 +54,7 @@ def things() -> dict[str, Any]:
         "fitted": fb.from_ratings(ratings, user="user", item="item", rating="rating", num_arms=3, dim=2),
         "finished": finished[0],
         "rounds": fb.CommunicationRounds(env, history.policy),
+        "recorder": fb.RecordRegret(env),
     }
 
 
