@@ -23,7 +23,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.seeding import RowDraws
 from fedbandit_envs.validation import probability, real_number, whole_number
 
-_HALVINGS = 200  # so many halvings of an interval leave no difference between its ends
+_HALVINGS = 200  # after so many halvings the ends of an interval are equal
 
 
 @dataclass(frozen=True)

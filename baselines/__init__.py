@@ -6,8 +6,8 @@ from fedbandit_baselines.coop_ucl import CoopUCL
 from fedbandit_baselines.dcb import DCB
 from fedbandit_baselines.dd_ucb import DDUCB
 from fedbandit_baselines.dec_ucb import DecUCB
+from fedbandit_baselines.fed1_fed2_ucb import Fed1UCB, Fed2UCB
 from fedbandit_baselines.fed_pe import Collaborative, EnhancedFedPE, FedPE, SharedThetaFedPE
-from fedbandit_baselines.fed_ucb import Fed1UCB, Fed2UCB
 from fedbandit_baselines.gosine import GosInE
 from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.limited_interaction import LimitedInteraction

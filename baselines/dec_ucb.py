@@ -58,7 +58,7 @@ class DecUCBAgents(PeerAgents):
         self.sums: FloatArray = np.zeros(shape)  # the sums of the agent's own rewards
         self.most: FloatArray = np.zeros(shape)  # m, the most pulls that any agent is known to have
         self.means: FloatArray = np.zeros(shape)  # z, the estimates of the means
-        self.change: FloatArray = np.zeros(shape)  # by how much the own sample means changed in the last step
+        self.change: FloatArray = np.zeros(shape)  # the change of the own sample means in the last step
 
     def sample_means(self) -> FloatArray:
         """The means (n, K) of the agent's own rewards; 0 for an arm that was never pulled."""

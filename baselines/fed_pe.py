@@ -131,14 +131,14 @@ class CollaborativeServer(PhasedServer):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """What any server of phased elimination refuses, and features that are zero or far too long."""
-        found: dict[int, str] = {}
+        refused: dict[int, str] = {}
         if "psi" in up.arrays:
             assert up.agents is not None
             norms = _norms(up["psi"])
             most = np.inf if self.constants.longest is None else self.constants.longest * (1 + 1e-9)
             for row, arm in np.argwhere((norms == 0) | (norms > most)):
-                found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
-        return found | super().refuses(up)
+                refused.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
+        return refused | super().refuses(up)
 
     def feature_norms(self, rows: "IntArray | slice", up: Message, group: slice) -> FloatArray:
         """||psi|| (n, K), from the message that brings them or as they are known; 1 where they are not known."""

@@ -142,17 +142,17 @@ class LimitedInteractionServer(ServerSide):
         constants = view.constants
         self.round = 0
         self.left: BoolArray = np.ones(constants.num_arms, dtype=bool)
-        self.means: FloatArray = np.zeros(constants.num_arms)  # of the last round
+        self.means: FloatArray = np.zeros(constants.num_arms)  # the means that the last round found
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports about arms that don't exist, and numbers of pulls that can't be."""
-        found = super().refuses(up)
+        refused = super().refuses(up)
         if up.kind == "choice":
-            found = strange_arms(up, self.view.constants.num_arms) | found
+            refused = strange_arms(up, self.view.constants.num_arms) | refused
         if up.kind == "mean" and up.agents is not None:
             for agent in up.agents[up["pulls"] < 0].tolist():
-                found.setdefault(agent, "sent a negative number of pulls")
-        return found
+                refused.setdefault(agent, "sent a negative number of pulls")
+        return refused
 
     def answer(self, up: Message) -> Message:
         """The arms that agents shall look at alone, the arm that each shall pull, or the best arm."""

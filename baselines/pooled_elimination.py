@@ -112,14 +112,14 @@ class PooledServer(ServerSide):
         self.phase = 0
         self.left: BoolArray = np.ones(constants.num_arms, dtype=bool)
         self.best = 0
-        self.pulled: IntArray = np.zeros(constants.num_agents, dtype=np.int64)  # of each arm that is left, by agents
+        self.pulled: IntArray = np.zeros(constants.num_agents, dtype=np.int64)  # an agent's pulls of each arm left
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports of agents that are not admitted yet."""
-        found = super().refuses(up)
+        refused = super().refuses(up)
         assert up.agents is not None
         early = up.agents[up.agents >= self.policy.num_admitted(self.phase + 1, self.constants)]
-        return dict.fromkeys(early.tolist(), "sent means before it was admitted") | found
+        return dict.fromkeys(early.tolist(), "sent means before it was admitted") | refused
 
     def answer(self, up: Message) -> Message:
         """The arms that are left, and the best of them."""

@@ -56,6 +56,7 @@ class Uniform(Policy):
     """All arms equally often, whatever the rewards: regret grows linearly.
 
     Use it as the upper end of every comparison: a policy that does worse than this has been misled. Nothing is sent.
+    Aggregates over problems divide by its regret, unless they are told another reference.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

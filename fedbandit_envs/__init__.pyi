@@ -87,6 +87,6 @@ from .rounds.faults import QuorumLost as QuorumLost
 from .rounds.history import History as History
 from .rounds.ledger import Ledger as Ledger
 from .rounds.loop import CommunicationRounds as CommunicationRounds
-from .rounds.playing import why_not as why_not
+from .rounds.why_not import why_not as why_not
 from .shards.playing import play as play
 from .version import __version__ as __version__

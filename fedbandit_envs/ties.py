@@ -41,7 +41,7 @@ def first_largest(values: FloatArray, tolerance: FloatArray | None = None) -> In
     array([1])
     """
     starts = np.arange(0, values.size, values.shape[1])
-    largest = values.take(values.argmax(axis=1) + starts)  # to look it up is faster than to ask for it
+    largest = values.take(values.argmax(axis=1) + starts)  # looking it up is faster than asking for the maximum
     if tolerance is None:
         smallest = values.take(values.argmin(axis=1) + starts)
         tolerance = TIE * np.maximum(np.abs(largest), np.abs(smallest))

@@ -9,6 +9,7 @@ import fedbandit_envs
 from fedbandit_envs.problems.movielens.download import DownloadError, download
 from fedbandit_envs.problems.movielens.factors import eligible_users, encode_factors, load_factors
 from fedbandit_envs.problems.movielens.learning import build_factors, largest_difference
+from fedbandit_envs.storage import write_whole
 
 SHIPPED = Path(fedbandit_envs.__file__).parent / "problems" / "movielens" / "factors.npz"
 TOLERANCE = 1e-6
@@ -42,12 +43,7 @@ def build(ratings: Path, out: Path | None) -> int:
     for name, variant in factors.items():
         print(f"{name}: {len(eligible_users(variant))} of {len(variant.users)} users are eligible")
     if out is not None:
-        temporary = out.with_name(out.name + ".part")
-        try:
-            temporary.write_bytes(encode_factors(factors))
-            temporary.replace(out)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(out, encode_factors(factors))
         print(f"written to {out}")
         return 0
     worst = 0.0

@@ -14,9 +14,9 @@ from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import is_linear
 from fedbandit_envs.protocol.knowledge import View
 
-POINTS = 128  #: for each agent, unless features would take too much memory
+POINTS = 128  #: the points of each agent, unless features would take too much memory
 _FEWEST = 32
-_MOST_ENTRIES = 2**23  # of the features of all agents
+_MOST_ENTRIES = 2**23  # how many entries the features of all agents may have
 _GAP = 1.5  # how far the neighbours of a point reach, in distances between points
 
 

@@ -155,8 +155,8 @@ def _replay(policy: "FedCIElimination", history: RecordedRun) -> _Replay:
             predicted = max(predicted, _ratio(distance - rounding(distance + np.abs(means))[:, None], half))
         side.report(turn.feedback)
     gaps, contradicted = truth.gaps(kind), int((~side.trusting).sum())
-    found = np.array(starts, dtype=np.int64), np.array(lengths, dtype=np.int64)
-    return _Replay(means, gaps, side, own, predicted, contradicted, lost, *found)
+    stretches = np.array(starts, dtype=np.int64), np.array(lengths, dtype=np.int64)
+    return _Replay(means, gaps, side, own, predicted, contradicted, lost, *stretches)
 
 
 def _ratio(errors: FloatArray, widths: FloatArray) -> float:

@@ -9,12 +9,12 @@ import numpy as np
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants
 
-_DEVIATIONS = 6.0  # so many standard deviations are allowed for
+_DEVIATIONS = 6.0  # hidden contexts may be so many standard deviations away
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
 _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
 _SAME_DIRECTION = 1e-9
-_ROUNDING = 1e-9  # of a matrix, as a share of its trace
+_ROUNDING = 1e-9  # what rounding may change in a matrix, as a share of its trace
 
 
 def largest_mean(constants: Constants) -> float | None:

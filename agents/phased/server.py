@@ -40,32 +40,32 @@ class PhasedServer(ServerSide):
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Empty active sets, and estimates that are too long or have another direction than the first of the agent."""
-        found = super().refuses(up)
+        refused = super().refuses(up)
         assert up.agents is not None
         if up.kind == "active":
             empty = up.agents[~up.present["arms"].any(axis=1)]
-            return found | dict.fromkeys(empty.tolist(), "sent an active set without arms")
+            return refused | dict.fromkeys(empty.tolist(), "sent an active set without arms")
         for group in row_groups(len(up.agents)):
-            self._refuse_estimates(up, group, found)
-        return found
+            self._refuse_estimates(up, group, refused)
+        return refused
 
-    def _refuse_estimates(self, up: Message, group: slice, found: dict[int, str]) -> None:
-        """Add what is wrong with the estimates in some rows of a report, where nothing else is found already."""
+    def _refuse_estimates(self, up: Message, group: slice, refused: dict[int, str]) -> None:
+        """Add what is wrong with the estimates in some rows of a report, where nothing else is refused already."""
         assert up.agents is not None
         theta, present, agents = up["theta"][group], up.present["theta"][group], up.agents[group]
         rows = group if len(up.agents) == len(self.known) else agents
-        with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
+        with np.errstate(over="ignore", invalid="ignore"):  # reports that are refused already may overflow
             squares = np.einsum("nad,nad->na", theta, theta)
             turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares)
             norms = np.sqrt(squares)
         for row, arm in np.argwhere(turned):
-            found.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
+            refused.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
         for row, arm in np.argwhere(present & (norms > most)):
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )
-            found.setdefault(int(agents[row]), reason)
+            refused.setdefault(int(agents[row]), reason)
 
     def feature_norms(self, rows: "IntArray | slice", up: Message, group: slice) -> FloatArray | None:
         """||psi|| (n, K) of the agents in some rows of a report, for a server that knows them; None: it does not."""
@@ -164,8 +164,8 @@ class PhasedServer(ServerSide):
         """theta_a (K, d) and V_a (K, d, d), from the estimates as far as the server believes them."""
         if self.policy.aggregation != "mean":
             weights = weights * self._believed(theta, directions, weights)
-        found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
-        return found
+        aggregated: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
+        return aggregated
 
     def _believed(self, theta: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
         """How far each estimate is believed, (n, K)."""

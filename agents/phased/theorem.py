@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, short_repr
-from fedbandit_envs.protocol.claims import Claim, RecordedRun, Truth, Turn
+from fedbandit_envs.protocol.claims import Claim, RecordedRun, RecordedTurn, Truth
 from fedbandit_envs.protocol.knowledge import View
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _RANGE_TOLERANCE = 1e-6  # a direction with a larger share outside the range of 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """One phase of phased elimination, as the messages of a run tell it; `phases` gives those of a run.
+
+    It is for looking back at a recorded run: what the agents believed, what they eliminated, and what they pulled then.
+    The audit of the paper's theorem is computed from the phases.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -49,7 +52,7 @@ class _Run:
 
     policy: "PhasedElimination"
     history: RecordedRun
-    turns: Sequence[Turn]
+    turns: Sequence[RecordedTurn]
     truth: Truth
     view: View
 
@@ -66,7 +69,7 @@ class _Run:
     def phases(self) -> list[Phase]:
         """The phases, read off the messages."""
         psi = self.view.psi
-        found: list[Phase] = []
+        made: list[Phase] = []
         active = before = np.ones(psi.shape[:2], dtype=bool)
         r = u = np.zeros(psi.shape[:2])
         for turn in self.turns:
@@ -76,8 +79,8 @@ class _Run:
                 before, active = active, turn.up.present["arms"]
             elif turn.down is not None:
                 pulls = turn.down["pulls"]
-                found.append(Phase(len(found) + 1, r, u, before, active, pulls, turn.feedback.pulls()))
-        return found
+                made.append(Phase(len(made) + 1, r, u, before, active, pulls, turn.feedback.pulls()))
+        return made
 
     def unless(self) -> str:
         """Why the theorem does not promise that estimates stay within their widths; empty: it does."""
@@ -108,7 +111,7 @@ def phases(history: RecordedRun) -> list[Phase]:
     >>> [phase.pulls.shape for phase in found][:2]
     [(5, 10), (5, 10)]
     """
-    from fedbandit_agents.phased.elimination import PhasedElimination  # which imports this module
+    from fedbandit_agents.phased.elimination import PhasedElimination  # here, because it imports this module
 
     policy = history.policy
     if not (isinstance(policy, PhasedElimination) and policy.theorem):

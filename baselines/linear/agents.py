@@ -73,7 +73,7 @@ def reward_scale(view: View, sigma: float, proxy: float | None = None) -> float:
     return hidden_scale(sigma, USUAL_PROXY if proxy is None else proxy)
 
 
-class Observation(NamedTuple):
+class StepData(NamedTuple):
     """What a step adds to the regression of each of n agents."""
 
     block: IntArray  #: (n,) to which estimate it belongs
@@ -123,7 +123,7 @@ class LinearAgents(StepAgents):
         """The arm with the largest upper confidence bound; bounds that are equal but for rounding go to the first."""
         return choose(self.ridge, self.view.psi, self.width())
 
-    def observation(self, outcome: Outcome) -> Observation:
+    def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the regression."""
         arm = outcome.arm
         if self.observed:
@@ -131,7 +131,7 @@ class LinearAgents(StepAgents):
             x = outcome.features
         else:
             x = self.view.psi[np.arange(len(arm)), arm]
-        return Observation(self.block(arm), x, outcome.pulls, outcome.rewards)
+        return StepData(self.block(arm), x, outcome.pulls, outcome.rewards)
 
     def block(self, arm: IntArray) -> IntArray:
         """The number (n,) of the estimate of an arm (n,)."""
@@ -141,6 +141,6 @@ class LinearAgents(StepAgents):
         """Add the pulls to V and to the moments."""
         self.add(self.observation(outcome))
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Add an observation to what the agents know; gives by how much ln det V has grown, (n,)."""
         return learn(self.ridge, *seen)

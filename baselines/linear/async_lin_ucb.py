@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbandit_agents.linear.ridge import from_sums
 from fedbandit_agents.linear.triggers import has_learnt, out_of_date
-from fedbandit_baselines.linear.agents import LinearPolicy, Observation
+from fedbandit_baselines.linear.agents import LinearPolicy, StepData
 from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -73,13 +73,13 @@ class AsyncLinUCBAgents(SharingAgents):
         self.gram: FloatArray = np.zeros_like(self.new_gram)  # (n, B, d, d) all that is known, without lambda I
         n = len(self.gram)
         self.waiting: BoolArray = np.zeros(n, dtype=bool)  # who has asked for a turn and was not answered yet
-        self.turn: BoolArray = np.zeros(n, dtype=bool)  # whose turn it is
+        self.turn: BoolArray = np.zeros(n, dtype=bool)  # the agent whose turn it is
 
     def width(self) -> FloatArray | float:
         """The width that was given, or that of the ellipsoids."""
         return super().width() if self.policy.width is None else self.policy.width
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Learn; whoever waited for a turn asks again."""
         self.waiting[:] = self.turn[:] = False
         rows, (block, x, weight, _) = np.arange(len(seen.x)), seen

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedbandit_agents.privacy import Budget, clipped, noisy_node
-from fedbandit_baselines.linear.agents import LinearPolicy, LinearSettings, Observation
+from fedbandit_baselines.linear.agents import LinearPolicy, LinearSettings, StepData
 from fedbandit_baselines.linear.sharing import SharingAgents
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import Constants, View
@@ -61,11 +61,11 @@ class PrivateAgents(SharingAgents):
         self.exact_gram: FloatArray = np.zeros((n, levels, blocks, dim, dim))
         self.exact_moments: FloatArray = np.zeros((n, levels, blocks, dim))
 
-    def observation(self, outcome: Outcome) -> Observation:
+    def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the regression, clipped: without clipping one reward could tell everything."""
         block, x, weight, total = super().observation(outcome)
         x, mean = clipped(x, total / np.maximum(weight, 1), self.feature_bound, self.reward_bound)
-        return Observation(block, x, weight, mean * weight)
+        return StepData(block, x, weight, mean * weight)
 
     def next_node(self, gram_noise: FloatArray, moment_noise: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The noisy node of the next report, of x x^T (n, B, d, d) and of x y (n, B, d); what is new is in it then.

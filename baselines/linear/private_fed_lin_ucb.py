@@ -8,7 +8,7 @@ from fedbandit_agents.linear.noise import private_shift
 from fedbandit_agents.linear.ridge import for_agents, from_sums
 from fedbandit_agents.linear.widths import private_fed_lin_ucb_width
 from fedbandit_agents.privacy import noise_std, report_noise, running_sum, sensitivity, tree_levels
-from fedbandit_baselines.linear.agents import Observation, blocks_of
+from fedbandit_baselines.linear.agents import StepData, blocks_of
 from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -86,7 +86,7 @@ class PrivateFedLinUCBAgents(PrivateAgents):
         self.steps = 0  # the steps so far
         self.due = False  # whether a report is due
 
-    def add(self, seen: Observation) -> FloatArray:
+    def add(self, seen: StepData) -> FloatArray:
         """Learn, and count the step."""
         self.steps += 1
         self.due = self.steps % self.every == 0

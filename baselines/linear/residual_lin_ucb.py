@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbandit_agents.linear.residual import residuals, without_residuals
 from fedbandit_agents.linear.ridge import from_sums, predictions
-from fedbandit_baselines.linear.agents import Observation
+from fedbandit_baselines.linear.agents import StepData
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
@@ -57,7 +57,7 @@ class ResidualAgents(DeterminantAgents):
         self.pulls: FloatArray = np.zeros((n, num_arms))
         self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of all own rewards
         self.sent: FloatArray = np.zeros_like(self.moments)  # (n, B, d) what was sent of the sums of psi y
-        self.theta: FloatArray = np.zeros((1, self.blocks, view.constants.dim))  # of the last synchronisation
+        self.theta: FloatArray = np.zeros((1, self.blocks, view.constants.dim))  # that of the last synchronisation
         self.variance: FloatArray = np.zeros((n, num_arms))  # the prior variances of the residuals
 
     def residuals(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -73,14 +73,14 @@ class ResidualAgents(DeterminantAgents):
         bonus = self.width() * lengths + self.own_width * deviation
         return first_largest(means + bonus, rounding(np.abs(means) + bonus))
 
-    def observation(self, outcome: Outcome) -> Observation:
+    def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the common model: the rewards without the residual, as it is known by now."""
         block, x, pulls, total = super().observation(outcome)
         rows = np.arange(len(x))
         self.pulls[rows, outcome.arm] += outcome.pulls
         self.sums[rows, outcome.arm] += outcome.rewards
         own, _ = self.residuals(self.theta)
-        return Observation(block, x, pulls, total - pulls * own[rows, outcome.arm])
+        return StepData(block, x, pulls, total - pulls * own[rows, outcome.arm])
 
     def news(self, rows: IntArray) -> Message:
         """The sums that were not sent yet, by the residuals as they are known now, also of what was sent before."""

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     if options.trial is not None and options.trials is not None:
         raise ValueError("expected --trial or --trials, got both")
     experiment = experiment_of(options)
+    experiment.check()
     first = whole_number("trial", options.trial or 0, at_least=0)
     trials = [first] if options.trials is None else range(experiment.trials)
     audits: list[Audit] = []
@@ -43,9 +44,9 @@ def run(options: argparse.Namespace) -> int:
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
         faults, network = experiment.faults(), experiment.network or None
-        found = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
-        print(f"{spec.label}\n{found[0] if len(found) == 1 else _summary(found)}\n")
-        audits += found
+        reports = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
+        print(f"{spec.label}\n{reports[0] if len(reports) == 1 else _summary(reports)}\n")
+        audits += reports
     return 0 if all(one.ok for one in audits) else 1
 
 

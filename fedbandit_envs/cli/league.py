@@ -45,13 +45,13 @@ def run(options: argparse.Namespace) -> int:
         contests={name: CONTESTS[name] for name in chosen},
         policies=policies,
     )
-    found = league(
+    made = league(
         options.out, options.trials, executor_of(options), seed=options.seed, force=options.force, scale=scale
     )
-    played = [place for place, reason in enumerate(found.table["why not"]) if not reason]
-    written = report(options.out) if found.results else None  # before the first line: the reader may leave
-    show({name: [found.table[name][place] for place in played] for name in _SHOWN})
-    left_out = len(found.table["why not"]) - len(played)
+    played = [place for place, reason in enumerate(made.table["why not"]) if not reason]
+    written = report(options.out) if made.results else None  # before the first line: the reader may leave
+    show({name: [made.table[name][place] for place in played] for name in _SHOWN})
+    left_out = len(made.table["why not"]) - len(played)
     if left_out:
         print(f"\n{left_out} times a policy can't play a problem; the column 'why not' of league.csv says why")
     print(f"\nwritten to {options.out}: league.md, league.csv, league.json, league.pdf, league.png")

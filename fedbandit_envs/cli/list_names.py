@@ -1,8 +1,7 @@
 """The command `fedbandit list`."""
 
 import argparse
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedbandit_envs.cli.options import find_own_modules
 from fedbandit_envs.envs.ids import environment_ids, id_of, short_name
@@ -42,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What is told about a policy or an environment, by `fedbandit list NAME` and by its page in the documentation."""
 
     name: str  #: the policy's name or the environment's id

@@ -5,9 +5,30 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.cli import audit, compare, data, federate, league, list_names, plot, report, reproduce, run, sweep
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Command(Protocol):
+        """What the file of a command defines."""
+
+        @property
+        def HELP(self) -> str:
+            """One sentence that says what the command does."""
+
+        @property
+        def EXAMPLES(self) -> Sequence[str]:
+            """Whole command lines, of which the help of `fedbandit` shows the first one."""
+
+        def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+            """Add the command's own arguments to its parser."""
+
+        def run(self, options: argparse.Namespace) -> int:
+            """Do what the command is for; returns the exit code."""
+
 
 DESCRIPTION = "Federated bandits with hidden contexts: run, compare and check policies."
 EXIT_CODES = (
@@ -16,25 +37,7 @@ EXIT_CODES = (
 _SHOWN_FAILURES = 5
 
 
-class Command(Protocol):
-    """What the file of a command defines."""
-
-    @property
-    def HELP(self) -> str:
-        """One sentence that says what the command does."""
-
-    @property
-    def EXAMPLES(self) -> Sequence[str]:
-        """Whole command lines, of which the help of `fedbandit` shows the first one."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's own arguments to its parser."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Do what the command is for; returns the exit code."""
-
-
-COMMANDS: dict[str, Command] = {
+COMMANDS: "dict[str, Command]" = {
     "list": list_names,
     "run": run,
     "sweep": sweep,

@@ -2,14 +2,11 @@
 
 import argparse
 import re
-import shlex
 import sys
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.envs.ids import id_of
-from fedbandit_envs.problems.regrets import REGRETS
 
 if TYPE_CHECKING:
     from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
@@ -122,6 +119,8 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
 
 def add_kind(parser: argparse.ArgumentParser) -> None:
     """Add the option --kind: which regret to show."""
+    from fedbandit_envs.problems.regrets import REGRETS
+
     explained = "; ".join(f"{name}: {regret.help}" for name, regret in REGRETS.items())
     parser.add_argument(
         "--kind", choices=REGRETS, default="regret", help=f"which regret (default: regret). {explained}"
@@ -129,14 +128,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment_of(options: argparse.Namespace) -> "Experiment":
-    """The experiment that the file and the options describe together; the options win, and it can be run."""
-    experiment = described_experiment(options)
-    experiment.check()
-    return experiment
-
-
-def described_experiment(options: argparse.Namespace) -> "Experiment":
-    """The experiment of `experiment_of`, unchecked: that of a sweep may lack what the sweep gives it."""
+    """The experiment that the file and the options describe together; the options win. Nobody has checked it yet."""
     experiment = _described(options)
     names = ("trials", "seed", "network", "shards", "shards_on")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -192,6 +184,8 @@ def executor_of(options: argparse.Namespace) -> str:
 
 def policy_of(text: str) -> "PolicySpec":
     """The policy that `NAME KEY=VALUE ...` describes; the key `label` names it in tables."""
+    import shlex
+
     from fedbandit_envs.experiments.experiment import PolicySpec
 
     name, *rest = shlex.split(text) or [""]
@@ -224,6 +218,7 @@ def value_of(text: str) -> Any:
     [131072, 10000, 0.1, True, 'classical', [0.1, 0.2]]
     """
     import tomllib
+    from decimal import Decimal
 
     text = {"True": "true", "False": "false"}.get(text, text)
     if power := re.fullmatch(r"(\d{1,19})(?:\*\*|\^)(\d{1,19})", text):

@@ -1,16 +1,25 @@
 """The command `fedbandit plot`."""
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.cli.options import add_kind
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedbandit_envs.experiments.results import Result
 
 HELP = "Draw the figures of a run or a sweep."
 EXAMPLES = (
     "fedbandit plot results/mine",
     "fedbandit plot results/mine --figure regret --log-axes xy --size 7x4.5 --format svg",
 )
+# The option of each keyword of a figure.
+_OPTIONS = {"log": "--log-axes", "size": "--size", "title": "--title", "order": "--policy"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,10 +59,10 @@ def run(options: argparse.Namespace) -> int:
     look = look_of(options)
     if (Path(options.folder) / EXPERIMENT_FILE).exists():
         result = Result.load(options.folder)
-        names = list(plotting.FIGURES) if options.figure is None else [options.figure]
-        if options.figure is None and options.log_axes:
-            names = [name for name in names if name != "differences"]  # they can be negative
-        figures = {name: plotting.draw(name, result, options.kind, **look) for name in names}
+        if options.figure is not None:
+            figures = {options.figure: plotting.draw(options.figure, result, options.kind, **look)}
+        else:
+            figures = {name: _draw(name, result, options.kind, look) for name in plotting.FIGURES}
     else:
         parameters, results = load_sweep(options.folder)
         figures = {"sweep": regret_over_grid(results, parameters, options.kind, **look)}
@@ -62,6 +71,16 @@ def run(options: argparse.Namespace) -> int:
         for path in plotting.save(figure, out / f"{name}{of_kind}", formats):
             print(path)
     return 0
+
+
+def _draw(name: str, result: "Result", kind: str, look: Mapping[str, Any]) -> "Figure":
+    """One of all figures, with what it takes of `look`; a note names what it does not take."""
+    from fedbandit_envs.reports import plotting
+
+    known = plotting.takes(name)
+    if ignored := [_OPTIONS[keyword] for keyword in look if keyword not in known]:
+        print(f"note: {name} is drawn without {', '.join(ignored)}, which it does not take", file=sys.stderr)
+    return plotting.draw(name, result, kind, **{keyword: value for keyword, value in look.items() if keyword in known})
 
 
 def look_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -38,10 +38,12 @@ def run(options: argparse.Namespace) -> int:
 
     panels = "".join(sorted(set(options.panel or "abcd")))
     keywords: dict[str, Any] = {"seed": options.seed, "force": options.force}
-    found = reproduce(options.out, panels, options.trials, executor_of(options), compiled=options.compiled, **keywords)
-    table = verdict_table(found.verdicts)
+    reproduction = reproduce(
+        options.out, panels, options.trials, executor_of(options), compiled=options.compiled, **keywords
+    )
+    table = verdict_table(reproduction.verdicts)
     show({name: table[name] for name in _SHOWN_OF_VERDICTS})
-    for verdict in found.verdicts:
+    for verdict in reproduction.verdicts:
         if verdict.verdict != "holds":
             print(f"({verdict.panel}) {verdict.claim}: {verdict.verdict}. {verdict.explanation}.")
     if options.grid:
@@ -56,4 +58,4 @@ def run(options: argparse.Namespace) -> int:
         print(f"\nwritten to {Path(options.out) / 'beyond'}: report.md, goals.csv, spread.pdf, communication.pdf")
     print(f"\nwritten to {options.out}: report.md, figure.pdf, numbers.csv, verdicts.csv{', grid.csv' * options.grid}")
     print(f"report: {report(options.out)}")
-    return 0 if found.ok else 1
+    return 0 if reproduction.ok else 1

@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
     experiment = experiment_of(options)
     if options.dry_run:
+        experiment.check()
         show_plan(experiment, finished=finished_runs(Path(options.out), experiment) if options.out else 0)
         return 0
     executor, only = executor_of(options), None
@@ -68,7 +69,10 @@ def run(options: argparse.Namespace) -> int:
     if options.out:
         # Another process that finishes now could overwrite these tables with older ones.
         with Reservations() as reservations, locked(Path(options.out), reservations):
-            lines += _write_tables(options.out, result)
+            whole, said = _write_tables(options.out, result)
+        lines += said
+        if whole is not None and _same_runs(whole, result):
+            result = whole  # its tables are made already
     else:
         lines.append("nothing was kept; --out FOLDER keeps the results")
     show_summary(result.table())
@@ -76,19 +80,30 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_tables(out: str, result: "Result") -> list[str]:
-    """Write the tables of all that the folder holds, which can be more than was asked for now; says what was done."""
+def _write_tables(out: str, result: "Result") -> tuple["Result | None", list[str]]:
+    """Write the tables of all that the folder holds, which can be more than was asked for now.
+
+    Returns:
+        All that the folder holds, None if no trial is finished; and what was done, in a line each.
+    """
     from fedbandit_envs.experiments.reading import read_folder
     from fedbandit_envs.experiments.results import Result
-    from fedbandit_envs.reports.page import report
+    from fedbandit_envs.reports.page import REPORT_FILE, report
 
-    experiment, records, notes, _ = read_folder(out)
-    lines = [note for note in notes if note not in result.notes]
-    if not records:
-        return [*lines, f"{out} holds no trial that all its policies have finished, so its tables are not written"]
-    whole = Result(experiment, records)
-    if (whole.labels, whole.trials) != (result.labels, result.trials):
+    content = read_folder(out)
+    lines = [note for note in content.notes if note not in result.notes]
+    if not content.records:
+        return None, [
+            *lines,
+            f"{out} holds no trial that all its policies have finished, so its tables are not written",
+        ]
+    whole = Result(*content)
+    if not _same_runs(whole, result):
         lines.append(f"{out} holds {len(whole.trials)} of {whole.planned} trials of {', '.join(whole.labels)}")
     whole.write_tables(out)
-    page = report(out)
-    return [*lines, f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}", f"report: {page}"]
+    page = report(whole, Path(out) / REPORT_FILE)
+    return whole, [*lines, f"written to {out}; next: fedbandit compare {out}, fedbandit plot {out}", f"report: {page}"]
+
+
+def _same_runs(one: "Result", other: "Result") -> bool:
+    return (one.labels, one.trials) == (other.labels, other.trials)

@@ -3,7 +3,6 @@
 import argparse
 import math
 import re
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from fedbandit_envs.cli.options import (
     add_experiment,
     add_running,
     add_timeout,
-    described_experiment,
     executor_of,
+    experiment_of,
     show_plan,
     value_of,
 )
@@ -25,7 +24,7 @@ EXAMPLES = (
     "results/grid",
 )
 _NUMBER = r"-?[0-9.]+(?:e[+-]?\d+|(?:\*\*|\^)\d+)?"
-_RANGE = re.compile(rf"({_NUMBER}):({_NUMBER}):({_NUMBER})")
+_RANGE = f"({_NUMBER}):({_NUMBER}):({_NUMBER})"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from fedbandit_envs.reports import plotting
     from fedbandit_envs.reports.sweep_figure import regret_over_grid
 
-    over, experiment = over_of(options.over), described_experiment(options)
+    over, experiment = over_of(options.over), experiment_of(options)
     if options.dry_run:
         experiments = grid(experiment, over)
         for one in experiments.values():
@@ -106,15 +105,17 @@ def over_of(texts: list[str]) -> dict[str, list[Any]]:
 
 def values_of(text: str) -> list[Any]:
     """One value, or those of FIRST:LAST:STEP, of which LAST is one if the steps meet it."""
+    from decimal import Decimal
+
     from fedbandit_envs.experiments.sweeps import MOST_POINTS
 
-    found = _RANGE.fullmatch(text)
-    if not found:
+    match = re.fullmatch(_RANGE, text)
+    if not match:
         if re.fullmatch(rf"{_NUMBER}:{_NUMBER}", text):
             raise ValueError(f"--over: expected FIRST:LAST:STEP, got {text!r} without a step")
         return [value_of(text)]
     # Decimal numbers, because 0.1 + 0.1 + 0.1 is not 0.3 in binary ones.
-    first, last, step = (Decimal(str(value_of(part))) for part in found.groups())
+    first, last, step = (Decimal(str(value_of(part))) for part in match.groups())
     if step == 0 or (last - first) / step < 0:
         raise ValueError(f"--over: expected FIRST:LAST:STEP with a step that leads from first to last, got {text!r}")
     count = math.floor((last - first) / step) + 1

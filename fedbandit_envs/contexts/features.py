@@ -14,7 +14,8 @@ from fedbandit_envs.validation import whole_number
 class FeatureMap(Protocol):
     """The map phi for all arms at once: it takes contexts (..., n) to features (..., K, d).
 
-    A map of your own needs these four members, and no base class. `FeatureFunction` makes one of a function.
+    A map of your own needs these four members, and no base class. `FeatureFunction` makes one of a function. It must
+    give equal features for equal contexts, because environments and policies call it whenever they need them.
 
     >>> is_feature_map(Identity(num_arms=3, dim=2))
     True
@@ -39,7 +40,8 @@ class FeatureMap(Protocol):
 class LinearMap(FeatureMap, Protocol):
     """A feature map that is linear in the context: with Gaussian contexts everything is then exact and fast.
 
-    A map of your own is taken for linear if its class has the method `reward_matrix`.
+    A map of your own is taken for linear if its class has the method `reward_matrix`. No number tells whether that is
+    true, so a class whose map is not linear must not have it. `Identity` and `Table` are the two of the library.
 
     >>> Table(num_arms=2, dim=2).reward_matrix(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[1., 2., 0., 0.],
@@ -72,6 +74,9 @@ def is_feature_map(value: object) -> TypeGuard[FeatureMap]:
 class Table:
     """The map of contexts that are the table of features itself, row by row: n = K d.
 
+    Use it where each arm has features of its own for each agent, as in the paper's synthetic problem: the context of an
+    agent is then the whole table. It is linear, so psi is the table of means.
+
     >>> Table(num_arms=2, dim=2)(np.array([1.0, 2.0, 3.0, 4.0]))
     array([[1., 2.],
            [3., 4.]])
@@ -103,6 +108,9 @@ class Table:
 class Identity:
     """The map of contexts that are the feature vector of every arm: phi(a, c) = c, n = d.
 
+    Use it where arms differ in theta alone, as films differ in what they offer to one user. It is linear, so psi is the
+    mean of the context.
+
     >>> Identity(num_arms=2, dim=2)(np.array([1.0, 2.0]))
     array([[1., 2.],
            [1., 2.]])
@@ -131,6 +139,9 @@ class Identity:
 @dataclass(frozen=True)
 class FeatureFunction:
     """A map of your own, made from a function that takes all contexts at once.
+
+    Use it for features that are not linear in the context. Expected features then come from a rule of quadrature for
+    Gaussian contexts, and are exact for `PointMass` and `Discrete`. The map is never taken for a linear one.
 
     >>> powers = FeatureFunction(lambda c: np.stack([c, c**2], axis=1), num_arms=2, dim=1, context_dim=1)
     >>> powers(np.array([3.0]))

@@ -1,13 +1,13 @@
 """Distributions over finitely many contexts: a context that is known, and one of several with known weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, read_only, short_repr
-from fedbandit_envs.contexts.distributions import ContextDistribution
+from fedbandit_envs.contexts.distributions import ContextDistribution, joined
 from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import GaussianRewards, MixtureRewards, RewardLaw
 from fedbandit_envs.validation import real_array
@@ -16,6 +16,9 @@ from fedbandit_envs.validation import real_array
 @dataclass(frozen=True, eq=False)
 class PointMass(ContextDistribution):
     """Contexts that are known exactly: the setting without hidden contexts.
+
+    Use it to compare with algorithms that see the context. The variance of the features is 0 then, and psi is phi of
+    the one point. An environment with `observe="context"` shows this distribution in place of its own.
 
     >>> PointMass([[0.3, 0.4]]).sample(np.random.default_rng(0))
     array([[0.3, 0.4]])
@@ -43,6 +46,11 @@ class PointMass(ContextDistribution):
     def rows(self, index: IntArray | slice) -> "PointMass":
         """The distributions of the agents with these positions, in this order."""
         return _unchecked(PointMass, points=self.points[index])
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
+        """One distribution of longer arrays; a subclass may keep more than arrays, so its parts are kept."""
+        return PointMass(joined(parts)["context"]) if cls is PointMass else super().stacked(parts)
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
         """The points themselves, (M, n)."""
@@ -73,6 +81,9 @@ class PointMass(ContextDistribution):
 @dataclass(frozen=True, eq=False)
 class Discrete(ContextDistribution):
     """One of S contexts per agent, with known weights: for example one of the members of a household.
+
+    All expectations are finite sums, so they are exact under any feature map. Agents with fewer than S contexts repeat
+    one of them with weight 0. With `context="resampled"` each pull draws one of the contexts anew.
 
     >>> mu = Discrete(support=[[[0.0], [1.0]]], weights=[[0.25, 0.75]])
     >>> mu.choose(np.array([[0.1, 0.9]]))
@@ -112,6 +123,11 @@ class Discrete(ContextDistribution):
     def rows(self, index: IntArray | slice) -> "Discrete":
         """The distributions of the agents with these positions, in this order."""
         return _unchecked(Discrete, support=self.support[index], weights=self.weights[index])
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
+        """One distribution of longer arrays; a subclass may keep more than arrays, so its parts are kept."""
+        return Discrete(**joined(parts)) if cls is Discrete else super().stacked(parts)
 
     def choose(self, uniforms: FloatArray) -> IntArray:
         """The number of the support point that each of the uniforms (M, ...) selects, never one of weight 0."""

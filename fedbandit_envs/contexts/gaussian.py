@@ -1,13 +1,13 @@
 """Normal context distributions, exact for linear feature maps and by quadrature for all others."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
-from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit
+from fedbandit_envs.contexts.distributions import ContextDistribution, check_fit, joined
 from fedbandit_envs.contexts.features import FeatureMap, Identity, Table, is_linear
 from fedbandit_envs.contexts.quadrature import standard_normal_rule
 from fedbandit_envs.contexts.rewards import GaussianRewards, RewardLaw
@@ -63,6 +63,11 @@ class Gaussian(ContextDistribution):
             return spread if spread is None or len(spread) == 1 else spread[index]
 
         return _unchecked_gaussian(self.mean[index], own(self._std), own(self.covariance))
+
+    @classmethod
+    def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
+        """One distribution of longer arrays; a subclass may keep more than arrays, so its parts are kept."""
+        return Gaussian(**joined(parts)) if cls is Gaussian else super().stacked(parts)
 
     @property
     def _std(self) -> FloatArray | None:

@@ -56,14 +56,14 @@ def short_name(id: str) -> str:
     >>> short_name("fedbandit/Synthetic-v0"), short_name("mine/Own-v0")
     ('Synthetic', 'mine/Own-v0')
     """
-    found = _ID.fullmatch(id)
-    return found["name"] if found and id == id_of(found["name"]) else id
+    match = _ID.fullmatch(id)
+    return match["name"] if match and id == id_of(match["name"]) else id
 
 
 def enter(id: str, problem: str | type[Any]) -> None:
     """Make an id known here, to PettingZoo and to Gymnasium; of an id that is known already, only the class changes."""
-    found = _ID.fullmatch(id) if isinstance(id, str) else None
-    if found is None:
+    match = _ID.fullmatch(id) if isinstance(id, str) else None
+    if match is None:
         raise ValueError(
             f"id: expected 'namespace/Name-v0', where names are letters, digits and underscores, got {id!r}"
         )
@@ -78,7 +78,7 @@ def enter(id: str, problem: str | type[Any]) -> None:
         return
     gymnasium.register(id, "fedbandit_envs.envs.views:JointView", kwargs=given)
     gymnasium.register(
-        f"{found['namespace']}/{found['name']}-Agent-v{found['version']}",
+        f"{match['namespace']}/{match['name']}-Agent-v{match['version']}",
         "fedbandit_envs.envs.views:OneAgentView",
         vector_entry_point="fedbandit_envs.envs.views:AgentsVectorEnv",
         kwargs=given,

@@ -68,8 +68,8 @@ def registered_environments() -> dict[str, str | type[Any]]:
 def problem_class(name: str) -> type[InstanceGenerator]:
     """The class of the problems of an environment, which is given by its id, or as `Synthetic` for one of ours."""
     id = id_of(name) if isinstance(name, str) else name
-    found = PROBLEMS[one_of("environment", id, environment_ids())]
-    return _checked_class(id, loaded(found))
+    problem = PROBLEMS[one_of("environment", id, environment_ids())]
+    return _checked_class(id, loaded(problem))
 
 
 def _checked_class(id: str, problem: Any) -> type[InstanceGenerator]:

@@ -11,13 +11,12 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.features import Table
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.envs.bandit import EpisodeSeeds
+from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.problems.shared_arms import SharedArms, SharedArmsInstance
 from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness, Stream, derived_seed, generator
 from fedbandit_envs.validation import one_of, whole_number
-
-Observation = dict[str, FloatArray]
 
 
 class SharedEpisode:
@@ -139,7 +138,7 @@ class SharedArmsBandit(ParallelEnv[str, Observation, int]):
         rngs = (generator(self.episode_seed, stream) for stream in (Stream.INSTANCE, Stream.CONTEXTS))
         self._episode = SharedEpisode(self.problem.instance(*rngs), self.episode_seed)
         self.agents = self.possible_agents[:]
-        self._loads: IntArray = np.zeros(self.num_arms, dtype=np.int64)  # of the last step
+        self._loads: IntArray = np.zeros(self.num_arms, dtype=np.int64)  # the agents on each arm in the last step
         return {agent: self._seen(0.0, 0.0) for agent in self.agents}, {agent: {} for agent in self.agents}
 
     def _seen(self, total: float, load: float) -> Observation:

@@ -33,11 +33,11 @@ from fedbandit_envs.seeding import checked_seed
 from fedbandit_envs.validation import one_of, whole_number
 
 OBSERVATIONS = ("features", "distribution", "statistics")
-Observation = Rows | dict[str, FloatArray]
+ViewObservation = Rows | dict[str, FloatArray]
 Info = dict[str, Any]
 
 
-class _View(EpisodicBandit):
+class _BanditView(EpisodicBandit):
     """What all views have in common.
 
     Args:
@@ -94,7 +94,7 @@ class _View(EpisodicBandit):
         distribution, psi = self.episode.observed(self.observe)
         self._features, self._mu = flat_features(psi), distribution.encode()
 
-    def _observations(self) -> Observation:
+    def _observations(self) -> ViewObservation:
         """What all agents are shown, in new arrays with one row per agent."""
         if self.segment_steps is not None:
             self._see()
@@ -115,14 +115,14 @@ class _View(EpisodicBandit):
         return {} if contexts is None else {"context": contexts}
 
 
-class _SingleView(_View, gymnasium.Env[Any, Any]):
+class _SingleView(_BanditView, gymnasium.Env[Any, Any]):
     """A view that is a plain Gymnasium environment."""
 
     @abstractmethod
-    def _observed(self) -> Observation:
+    def _observed(self) -> ViewObservation:
         """What the learner is shown now."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ViewObservation, Info]:
         """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         self._restart(seed)
         gymnasium.Env.reset(self, seed=seed)  # sets env.np_random, from which nothing here draws
@@ -149,11 +149,11 @@ class JointView(_SingleView):
         self.observation_space = joined(*[one] * agents) if isinstance(one, spaces.Box) else batch_space(one, agents)
         self.action_space = spaces.MultiDiscrete([self.num_arms] * agents)
 
-    def _observed(self) -> Observation:
+    def _observed(self) -> ViewObservation:
         rows = self._observations()
         return rows if isinstance(rows, dict) else rows.reshape(-1)
 
-    def step(self, action: IntArray) -> tuple[Observation, float, bool, bool, Info]:
+    def step(self, action: IntArray) -> tuple[ViewObservation, float, bool, bool, Info]:
         """Pull one arm per agent; the reward is the sum of theirs."""
         rewards = self._play(self._running(), self._checked_arms(action))
         regret = self._regret()
@@ -175,7 +175,7 @@ class OneAgentView(_SingleView):
     ((8,), Discrete(4))
     """
 
-    _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "agent")
+    _keywords: ClassVar[tuple[str, ...]] = (*_BanditView._keywords, "agent")
 
     def __init__(self, problem: str, *, agent: int = 0, **keywords: Any):
         self.agent = whole_number("agent", agent, at_least=0)
@@ -183,11 +183,11 @@ class OneAgentView(_SingleView):
         self.observation_space = self._agent_space()
         self.action_space = spaces.Discrete(self.num_arms)
 
-    def _observed(self) -> Observation:
+    def _observed(self) -> ViewObservation:
         rows = self._observations()
         return {name: row[0] for name, row in rows.items()} if isinstance(rows, dict) else rows[0]
 
-    def step(self, action: int) -> tuple[Observation, float, bool, bool, Info]:
+    def step(self, action: int) -> tuple[ViewObservation, float, bool, bool, Info]:
         """Pull arm `action` once."""
         (reward,) = self._play(self._running(), self._checked_arms([action])).tolist()
         regret = self._regret()
@@ -197,7 +197,7 @@ class OneAgentView(_SingleView):
         return self._observed(), reward, False, self.over, info
 
 
-class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
+class AgentsVectorEnv(_BanditView, VectorEnv[ViewObservation, IntArray, Any]):
     """The agents as the rows of a vector environment, in array code: `num_envs` is the number of agents.
 
     With `num_envs=1`, the default of make_vec, the number of agents is that of `num_agents`, of Linear's arrays or of
@@ -212,8 +212,8 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
     ((3, 8), (3,))
     """
 
-    metadata = {**_View.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium declares it
-    _keywords: ClassVar[tuple[str, ...]] = (*_View._keywords, "num_envs")
+    metadata = {**_BanditView.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as Gymnasium declares it
+    _keywords: ClassVar[tuple[str, ...]] = (*_BanditView._keywords, "num_envs")
 
     def __init__(self, problem: str, *, num_envs: int = 1, **keywords: Any):
         whole_number("num_envs", num_envs, at_least=1)
@@ -233,7 +233,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, Info]:
+    ) -> tuple[ViewObservation, Info]:
         """Start an episode with a new instance: of the given seed, or of the one that follows from the seeds before."""
         first = self._one_seed(seed)
         if options and "reset_mask" in options and not np.all(options["reset_mask"]):
@@ -254,7 +254,7 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         first, *_ = map(checked_seed, seed)
         return first
 
-    def step(self, actions: IntArray) -> tuple[Observation, FloatArray, BoolArray, BoolArray, Info]:
+    def step(self, actions: IntArray) -> tuple[ViewObservation, FloatArray, BoolArray, BoolArray, Info]:
         """Pull one arm per agent, or start the next episode if the last one is over."""
         episode, arms, info = self.episode, self._checked_arms(actions), dict[str, Any]()
         if self.over:
@@ -263,7 +263,9 @@ class AgentsVectorEnv(_View, VectorEnv[Observation, IntArray, Any]):
         else:
             rewards = self._play(episode, arms)
             info = self._info()
-            info |= {f"_{name}": np.ones(self.num_envs, dtype=np.bool_) for name in info}  # as Gymnasium's infos
+            info |= {
+                f"_{name}": np.ones(self.num_envs, dtype=np.bool_) for name in info
+            }  # masks, as Gymnasium's infos have them
         going, over = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.bool_)
         over[:] = self.over
         regret = self._regret()

@@ -88,6 +88,9 @@ class _ObservationWrapper(_BanditWrapper):
 class ExpectedFeatures(_ObservationWrapper):
     """Shows psi_i, the expected features under mu_i, arm by arm in a flat Box, instead of mu_i.
 
+    Learners of reinforcement learning mostly take one flat array, and psi is all that a linear policy needs of mu_i. It
+    loses the spread of the context. Put it directly on the environment, beneath wrappers that change observations.
+
     >>> from fedbandit_envs.envs.registration import make
     >>> env = ExpectedFeatures(make("fedbandit/Synthetic-v0", num_agents=2, num_arms=4, dim=3))
     >>> observations, infos = env.reset(seed=0)
@@ -158,7 +161,8 @@ class PullStatistics(_ObservationWrapper):
 class RecordRegret(_BanditWrapper):
     """Puts the regret of the episode in each agent's last info: `info["episode_regret"]`, by kind.
 
-    After `pull`, which has no infos, and at any other time `episode_regret()` tells it.
+    Use it to watch a learner that is no policy of this library. The regret is for people and not for agents, because it
+    is computed from the truth. After `pull`, which has no infos, and at any other time `episode_regret()` tells it.
 
     >>> from fedbandit_envs.envs.registration import make
     >>> env = RecordRegret(make("fedbandit/Synthetic-v0", num_agents=2, max_cycles=1))

@@ -91,8 +91,8 @@ def stratified_bootstrap(
         return missing, missing
     drawn = generator(_SEED).integers(trials, size=(DRAWS, problems, trials - 1))
     rows = np.arange(problems)[:, None]
-    found = np.array([statistic(values[rows, places]) for places in drawn])
-    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    sampled = np.array([statistic(values[rows, places]) for places in drawn])
+    low, high = np.quantile(sampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return low, high
 
 
@@ -130,8 +130,12 @@ def normalised(
 def aggregate(results: Mapping[str, Result], reference: str = "Uniform", kind: str = "regret") -> Columns:
     """The interquartile mean of normalised regret over all problems and trials, a row for each policy.
 
-    The columns `regret_low` and `regret_high` are its stratified bootstrap interval. The arguments are those of
-    `normalised`.
+    The columns `regret_low` and `regret_high` are its stratified bootstrap interval.
+
+    Args:
+        results: a result for each problem, by its name. All have the same policies and the same number of trials.
+        reference: the label of the policy whose mean regret on a problem counts as 1; it must be positive.
+        kind: which regret, a key of `REGRETS`.
 
     >>> from fedbandit_envs import Experiment, run_all
     >>> small = {"num_agents": 5, "max_cycles": 500}
@@ -157,7 +161,13 @@ def performance_profiles(
     """The performance profile of each policy: a row for each threshold of normalised regret.
 
     The column `share` is the share of runs at or below the threshold. The higher a policy's profile is, the better;
-    where profiles cross, neither policy is better for all purposes. The other arguments are those of `normalised`.
+    where profiles cross, neither policy is better for all purposes.
+
+    Args:
+        results: a result for each problem, by its name. All have the same policies and the same number of trials.
+        reference: the label of the policy whose mean regret on a problem counts as 1; it must be positive.
+        kind: which regret, a key of `REGRETS`.
+        thresholds: the values of normalised regret at which the profiles are read.
 
     >>> from fedbandit_envs import Experiment, run_all
     >>> small = {"num_agents": 5, "max_cycles": 500}
@@ -178,7 +188,12 @@ def performance_profiles(
 def improvements(results: Mapping[str, Result], reference: str = "Uniform", kind: str = "regret") -> Columns:
     """The probability that a policy has less regret than another, a row for each pair.
 
-    Dividing by the reference does not change it. The arguments are those of `normalised`.
+    Dividing by the reference does not change it.
+
+    Args:
+        results: a result for each problem, by its name. All have the same policies and the same number of trials.
+        reference: the label of the policy whose mean regret on a problem counts as 1; it must be positive.
+        kind: which regret, a key of `REGRETS`.
 
     >>> from fedbandit_envs import Experiment, run_all
     >>> small = {"num_agents": 5, "max_cycles": 500}

@@ -14,7 +14,7 @@ from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.experiments.identity import Codes, check_codes, codes_of
 from fedbandit_envs.experiments.progress import progress_bar
 from fedbandit_envs.experiments.provenance import provenance
-from fedbandit_envs.experiments.trials import Played, Record, play_trial
+from fedbandit_envs.experiments.trials import Played, Record, forget_environments, play_trial
 
 _WRITERS = 8  # threads that write files
 _SILENT = 2.0  # seconds that are waited for others before a word is said
@@ -23,6 +23,9 @@ _PAUSE = 0.5  # seconds before looking again for what other processes compute
 
 class FinishedRun(NamedTuple):
     """What a callback of `run` is given: one policy has finished one trial, and the result is safe on disk.
+
+    Runs come in the order in which they finish, which depends on the workers; their numbers do not. Trials that were
+    there before the run are not told.
 
     >>> from fedbandit_envs import Experiment, run
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=2)
@@ -220,6 +223,7 @@ def _computed(
     finally:  # also when something stops the run: what was computed is kept
         while unfinished:
             _finish(unfinished.pop(), ())
+        forget_environments()  # those of a serial run would stay in memory
 
 
 def _tasks(jobs: Sequence[tuple[Work, int]]) -> Iterator[tuple[str, Experiment, int, list[int], Codes]]:
@@ -234,7 +238,7 @@ class _Writing(NamedTuple):
 
     work: Work
     trial: int
-    played: dict[int, Played]  # by the place of the policy
+    played: dict[int, Played]  # the finished runs by the place of their policy
     saved: list[Future[None]]
 
 

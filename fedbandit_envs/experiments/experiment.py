@@ -46,7 +46,8 @@ _OF_FOLDERS = ("format", "checksum", "runs")  # keys that only the file in a fol
 class PolicySpec:
     """A policy in an experiment: its name, its parameters, and what to call it in tables and figures.
 
-    Use it where one policy appears twice with different parameters, or needs a shorter label.
+    Use it where one policy appears twice with different parameters, or needs a shorter label. Labels name the rows of
+    all tables, so those of an experiment must differ.
 
     >>> PolicySpec("Fed-PECD", {"delta": 0.05}).label
     'Fed-PECD (delta=0.05)'
@@ -182,8 +183,7 @@ class Experiment:
 
     def environment_for(self, policy: Policy) -> HiddenContextBandit:
         """The environment that shows agents what `policy` observes."""
-        observe = observe_for(policy)
-        return make(self.environment, **self.arguments, observe=observe)
+        return make(self.environment, **self.arguments, observe=observe_for(policy))
 
     def faults(self) -> Faults | None:
         """The reports that are lost or false in each trial."""
@@ -192,15 +192,17 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
+        environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown
         for spec in self.policies:
             policy = spec.make()
-            environment = self.environment_for(policy)
+            if (observe := observe_for(policy)) not in environments:
+                environments[observe] = self.environment_for(policy)
+            environment = environments[observe]
             how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
             if self.shards:
                 ShardedRounds(environment, policy, shards=self.shards, executor=self.shards_on, **how)
             rounds = CommunicationRounds(environment, policy, **how)
-            picky = type(policy).check_problem is not Policy.check_problem
-            if picky or environment.segment_steps is not None:
+            if environment.segment_steps is not None or type(policy).check_problem is not Policy.check_problem:
                 rounds.start(seed=0)
 
     def resolved(self) -> "Experiment":
@@ -222,7 +224,7 @@ class Experiment:
     def problem(self) -> dict[str, Any]:
         """What all runs of a folder have in common: every setting but policies, trials, audits and the seed."""
         table = {name: value for name, value in self.table().items() if name not in (*_MAY_GROW, *_CHANGES_NOTHING)}
-        if "sha256" in self.arguments:  # then the content of a file decides, and not where it lies
+        if "sha256" in self.arguments:  # the content of a file decides then, and not where it lies
             table["arguments"] = {name: value for name, value in self.arguments.items() if name != "path"}
         return table
 
@@ -280,8 +282,7 @@ class Experiment:
 
     def write(self, path: str | Path) -> None:
         """To a .toml or .json file."""
-        path = Path(path)
-        write_whole(path, self.text(path.suffix).encode())
+        write_whole(Path(path), self.text(Path(path).suffix).encode())
 
 
 def _parameters(policy: Policy) -> dict[str, Any]:

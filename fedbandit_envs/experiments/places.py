@@ -9,8 +9,8 @@ from fedbandit_envs.experiments.folder import FolderError
 
 def sweep_folders(folder: Path) -> dict[Path, tuple[str, ...]]:
     """The folders of a sweep's points inside a folder, each with the parameters that its name tells."""
-    found = sorted(path.parent for path in folder.glob(f"*=*/{EXPERIMENT_FILE}"))
-    return {path: tuple(part.partition("=")[0] for part in path.name.split(",")) for path in found}
+    folders = sorted(path.parent for path in folder.glob(f"*=*/{EXPERIMENT_FILE}"))
+    return {path: tuple(part.partition("=")[0] for part in path.name.split(",")) for path in folders}
 
 
 def check_place(folder: str | Path, parameters: Sequence[str] = ()) -> None:

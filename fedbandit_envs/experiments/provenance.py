@@ -70,12 +70,12 @@ def _short(value: str) -> str:
     return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28}", r"\1", value)
 
 
-def mixture(found: list[dict[str, str]]) -> str:
+def mixture(origins: list[dict[str, str]]) -> str:
     """One line that says in what the provenances of runs differ, or nothing if they are all the same."""
-    names = sorted({name for one in found for name in one})
+    names = sorted({name for one in origins for name in one})
     differing = []
     for name in names:
-        values = sorted({one.get(name, "unknown") for one in found})
+        values = sorted({one.get(name, "unknown") for one in origins})
         if len(values) > 1:
             differing.append(f"{name} {' and '.join(map(_short, values))}")
     return f"runs were computed with different software or machines: {'; '.join(differing)}" if differing else ""

@@ -54,6 +54,7 @@ class Result:
         self.experiment, self.records = experiment, list(records)
         self.notes = list(notes)  #: what a reader should know: advice, what was reused, or is left out
         self.provenance = list(provenance)  #: the software and machines that computed it; empty if it was not read
+        self._tables: dict[tuple[Any, str], Columns] = {}  # short tables that were asked for, by function and kind
 
     def __repr__(self) -> str:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
@@ -150,14 +151,14 @@ class Result:
         """
         self._check_curve(label, name)
         at = None if times is None else self._checked(times)
-        found = []
+        curves = []
         for run in self._of(label):
             steps, values = run["steps"], _values(run, name)
             if at is not None and not np.array_equal(at, steps):
                 start = values[0] if name in STATES else 0.0
                 steps, values = at, _between(at, np.array([0, *steps]), np.array([start, *values]), name)
-            found.append((steps, values))
-        return found
+            curves.append((steps, values))
+        return curves
 
     def _checked(self, times: Sequence[int] | IntArray) -> IntArray:
         at = np.array([whole_number("time", time, at_least=0) for time in times], dtype=np.int64)
@@ -187,12 +188,12 @@ class Result:
 
     def claims(self, label: str) -> dict[str, list[Record]]:
         """For each claim of theory, the audited trials in their order: bound, measured, claimed, holds."""
-        found: dict[str, list[Record]] = {}
+        by_claim: dict[str, list[Record]] = {}
         for run in self._of(label):
             for number in range(len(run.get("audit", {}))):
                 row = run["audit"][str(number)]
-                found.setdefault(row["claim"], []).append(row)
-        return found
+                by_claim.setdefault(row["claim"], []).append(row)
+        return by_claim
 
     def time_to_settle(self, label: str) -> FloatArray:
         """(trials,) the first checkpoint at which every agent has one arm left.
@@ -227,7 +228,11 @@ class Result:
         rows_of = TABLES[one_of("table", what, TABLES)]
         if times is not None and what not in WITH_STEPS:
             raise ValueError(f"times: expected a table with steps ({', '.join(WITH_STEPS)}), got {what!r}")
-        return rows_of(self, kind, times)
+        if times is not None or what in _LONG:
+            return rows_of(self, kind, times)
+        if (rows_of, kind) not in self._tables:  # pages and commands ask for the same tables again and again
+            self._tables[rows_of, kind] = rows_of(self, kind, None)
+        return {name: list(column) for name, column in self._tables[rows_of, kind].items()}
 
     def frame(
         self,

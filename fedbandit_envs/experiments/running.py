@@ -81,7 +81,16 @@ def run_all(
 ) -> dict[str, Result]:
     """Run several experiments with the same workers, each in the subfolder of its name.
 
-    The other arguments are those of `run`. Experiments of which no trial has finished are left out of the answer.
+    Experiments of which no trial has finished are left out of the answer.
+
+    Args:
+        experiments: what to run, by name.
+        out: the folder whose subfolders have the results, as for `run`; None: memory only.
+        executor: who computes, as for `run`.
+        only: these trials of each experiment alone.
+        force: remove torn or foreign files, as for `run`.
+        callbacks: functions that get each `FinishedRun`, which names its experiment.
+        timeout: the seconds that a trial may take, as for `run`.
 
     >>> from fedbandit_envs import Experiment
     >>> few = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 32}, trials=1)

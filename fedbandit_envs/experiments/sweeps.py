@@ -137,6 +137,9 @@ def _value(experiment: Experiment, parameter: str) -> Value:
 def load_sweep(folder: str | Path) -> tuple[tuple[str, ...], dict[Point, Result]]:
     """The parameters of a sweep's folder, and its results by their values, smaller numbers first.
 
+    Args:
+        folder: where `sweep` or `fedbandit sweep` wrote; the folder of one of its settings is read by `Result.load`.
+
     >>> from tempfile import TemporaryDirectory
     >>> experiment = Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"max_cycles": 32}, trials=1)
     >>> with TemporaryDirectory() as folder:

@@ -122,8 +122,8 @@ def comparisons(result: "Result", kind: str, times: Times) -> Columns:
     for first, second in combinations(result.labels, 2):
         one, other = (result.curve(label, f"mean_{kind}", at) for label in (first, second))
         for place, step in enumerate(at):
-            found = paired_difference(one[:, place], other[:, place])
-            row = (first, second, int(step), found.mean, found.low, found.high, found.p_value)
+            paired = paired_difference(one[:, place], other[:, place])
+            row = (first, second, int(step), paired.mean, paired.low, paired.high, paired.p_value)
             for name, value in zip(columns, row, strict=False):  # p_holm needs all p-values first
                 columns[name].append(value)
     columns["p_holm"] = holm(columns["p_value"])

@@ -1,6 +1,9 @@
 """One trial of an experiment: every policy on the same instance, each boiled down to a record of plain arrays."""
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from threading import get_ident
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -8,9 +11,11 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit
+from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
+from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.shards.playing import play
@@ -40,31 +45,47 @@ def play_trial(experiment: Experiment, trial: int, places: Sequence[int]) -> dic
     The first `experiment.audited` trials are also checked against theory. A policy that fails does not stop the others.
     """
     seed = experiment.trial_seed(trial)
-    environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown: each run resets its environment
-    found: dict[int, Played | Failure] = {}
+    outcomes: dict[int, Played | Failure] = {}
     for place in places:
         start = perf_counter()
         try:
-            record = _play(experiment, place, seed, trial < experiment.audited, environments)
-            found[place] = Played(record, perf_counter() - start)
+            record = _play(experiment, place, seed, trial < experiment.audited)
+            outcomes[place] = Played(record, perf_counter() - start)
         except (Exception, SystemExit) as error:  # whoever computes, a policy can't end the run
-            found[place] = Failure.of(trial, seed, experiment.labels[place], error)
-    return found
+            outcomes[place] = Failure.of(trial, seed, experiment.labels[place], error)
+    return outcomes
 
 
-def _play(
-    experiment: Experiment, place: int, seed: int, audit: bool, environments: dict[str, HiddenContextBandit]
-) -> Record:
+def _play(experiment: Experiment, place: int, seed: int, audit: bool) -> Record:
     policy = experiment.policies[place].make()
-    if policy.observes not in environments:
-        environments[policy.observes] = experiment.environment_for(policy)
+    arguments = json.dumps(dict(experiment.arguments), sort_keys=True)
+    problem = problem_class(experiment.environment)
+    environment = _environment(experiment.environment, arguments, observe_for(policy), problem, get_ident())
     network = experiment.network or None
-    environment = environments[policy.observes]
     how: dict[str, Any] = {"faults": experiment.faults(), "network": network}
     if experiment.shards:
         how |= {"shards": experiment.shards, "executor": experiment.shards_on}
     history = play(environment, policy, seed=seed, record=audit, **how)
     return summary(history) | ({"audit": audited(history)} if audit else {})
+
+
+@lru_cache(maxsize=2)  # what policies observe has two forms; more would hold the arrays of experiments that are over
+def _environment(name: str, arguments: str, observe: str, problem: type, thread: int) -> HiddenContextBandit:
+    """The environment of this thread for an experiment; each run resets it, so runs do not depend on those before.
+
+    Args:
+        name: the id of the environment.
+        arguments: its arguments as JSON, because a key must not change.
+        observe: what agents are shown.
+        problem: the class that now has this id.
+        thread: whose environment it is: two threads can't play one at the same time.
+    """
+    return make(name, **json.loads(arguments), observe=observe)
+
+
+def forget_environments() -> None:
+    """Drop the environments of this process that runs have left, to free their memory."""
+    _environment.cache_clear()
 
 
 def summary(history: History) -> Record:

@@ -23,7 +23,7 @@ from fedbandit_envs.paper.robustness import CASES, HORIZON, robustness
 from fedbandit_envs.paper.robustness import TRIALS as ROBUSTNESS_TRIALS
 from fedbandit_envs.protocol.policy import observe_for
 from fedbandit_envs.protocol.registry import make_policy, policy_class, policy_names, policy_parameters
-from fedbandit_envs.rounds.playing import why_not
+from fedbandit_envs.rounds.why_not import why_not
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -229,16 +229,16 @@ def _common_legend(figure: "Figure", grid: Any) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
 
 
-def _write(found: Beyond, folder: Path) -> None:
+def _write(beyond: Beyond, folder: Path) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(folder)
-    save(spread_figure(found.long, found.scale.families), folder / "spread")
-    save(communication_figure(found.short), folder / "communication")
-    tables = {"goals": found.goals, "robustness": found.robustness}
+    save(spread_figure(beyond.long, beyond.scale.families), folder / "spread")
+    save(communication_figure(beyond.short), folder / "communication")
+    tables = {"goals": beyond.goals, "robustness": beyond.robustness}
     for name, table in (
-        tables | {"long": with_largest_run(found.long), "short": with_largest_run(found.short)}
+        tables | {"long": with_largest_run(beyond.long), "short": with_largest_run(beyond.short)}
     ).items():
         for suffix in (".csv", ".json"):
             write_table(table, folder / f"{name}{suffix}")
-    write_whole(folder / "report.md", report(found).encode())
+    write_whole(folder / "report.md", report(beyond).encode())

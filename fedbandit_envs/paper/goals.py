@@ -11,7 +11,8 @@ CONTEXTS_TOLD, THETA_TOLD = "Exact-Thompson", "Theta-Told"
 KEPT_WRONG = 0.05  # the share of agents on a wrong arm above which Fed-PECD is taken to have failed
 LEAST_GAIN = 10  # where Fed-PECD fails, Fed-CI shall have at most this fraction of its regret: 1 / LEAST_GAIN
 MOST_ALONE = 1.05  # Fed-CI shall have at most so many times the regret of agents without a server
-MOST_TOLD = 1.5  # and so many times the regret with theta told plus that with contexts told, except on Linear
+# Fed-CI shall have at most so many times the regret with theta told plus that with contexts told, except on Linear.
+MOST_TOLD = 1.5
 
 
 def tuned(name: str) -> str:

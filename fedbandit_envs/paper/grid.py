@@ -16,7 +16,7 @@ from fedbandit_envs.experiments.folder import write_whole
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.text import Columns, table_text, write_table
-from fedbandit_envs.paper.panels import PAPER_SCALE, PROBLEMS, PaperScale, experiment
+from fedbandit_envs.paper.panels import PAPER_PROBLEMS, PAPER_SCALE, PaperScale, experiment
 from fedbandit_envs.paper.verdicts import EXACT, HIDDEN, exact_below_hidden, falls_with_agents
 
 STDS = (0.03, 0.05, 0.1)
@@ -64,7 +64,7 @@ class Cell:
 
 def all_cells() -> list[Cell]:
     """The cells of the whole grid."""
-    return [Cell(*choice) for choice in product(PROBLEMS, ERRORS, STDS, WIDTHS)]
+    return [Cell(*choice) for choice in product(PAPER_PROBLEMS, ERRORS, STDS, WIDTHS)]
 
 
 def grid(

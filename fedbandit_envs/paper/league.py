@@ -17,7 +17,7 @@ from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.statistics import student_band
 from fedbandit_envs.experiments.text import Columns, table_text, write_table
 from fedbandit_envs.protocol.registry import policy_class, policy_names, policy_parameters
-from fedbandit_envs.rounds.playing import why_not
+from fedbandit_envs.rounds.why_not import why_not
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,9 +101,9 @@ def league(
 
     folder = Path(out)
     results = run_all(experiments, folder / "trials", executor, force=force, callbacks=[note_time])
-    found = League(results, league_table(names, results, refused, seconds), scale)
-    _write(found, folder, trials, seed)
-    return found
+    made = League(results, league_table(names, results, refused, seconds), scale)
+    _write(made, folder, trials, seed)
+    return made
 
 
 def fixtures(
@@ -238,14 +238,14 @@ ones to show its strength.
 {table}"""
 
 
-def _write(found: League, folder: Path, trials: int, seed: int) -> None:
+def _write(league: League, folder: Path, trials: int, seed: int) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(folder)
-    if found.results:
-        save(league_figure(found.results), folder / "league")
+    if league.results:
+        save(league_figure(league.results), folder / "league")
     for suffix in (".csv", ".json"):
-        write_table(found.table, folder / f"league{suffix}")
-    sizes = {"agents": found.scale.agents, "steps": found.scale.steps, "trials": trials, "seed": seed}
-    text = PAGE.format(**sizes, network=NETWORK, table=table_text(found.table, "markdown"))
+        write_table(league.table, folder / f"league{suffix}")
+    sizes = {"agents": league.scale.agents, "steps": league.scale.steps, "trials": trials, "seed": seed}
+    text = PAGE.format(**sizes, network=NETWORK, table=table_text(league.table, "markdown"))
     write_whole(folder / "league.md", text.encode())

@@ -29,7 +29,7 @@ DELTA = 0.1
 # problems; `fedbandit reproduce --grid` shows what other values do.
 CONTEXT_STD = 0.05
 # The environment of each problem and its arguments. The paper's MovieLens noise is 1e-3, while its widths assume 1.
-PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
+PAPER_PROBLEMS: dict[str, tuple[str, dict[str, Any]]] = {
     "synthetic": ("fedbandit/Synthetic-v0", {"noise_std": 1.0}),
     "movielens": ("fedbandit/MovieLens-v0", {"noise_std": 1e-3, "factors": "completed"}),
 }
@@ -114,7 +114,7 @@ def experiment(
     >>> experiment("movielens", 50, trials=3).arguments["noise_std"]
     0.001
     """
-    environment, arguments = PROBLEMS[problem]
+    environment, arguments = PAPER_PROBLEMS[problem]
     sizes = {"num_agents": num_agents, "max_cycles": horizon, "error": error, "context_std": context_std}
     parameters = {"delta": DELTA, "width": width, "sigma": 1.0} | ({"compiled": True} if compiled else {})
     policies = [PolicySpec("Fed-PE", parameters, EXACT), PolicySpec("Fed-PECD", parameters, HIDDEN)]
@@ -127,7 +127,7 @@ def paper_experiment(environment: str, trials: int = 10) -> Experiment:
     >>> paper_experiment("fedbandit/MovieLens-v0").arguments["noise_std"]
     0.001
     """
-    problems = {PROBLEMS[name][0]: name for name in PROBLEMS}
+    problems = {PAPER_PROBLEMS[name][0]: name for name in PAPER_PROBLEMS}
     problem = problems[one_of("environment of the paper", environment, problems)]
     return experiment(problem, PAPER_SCALE.compared_at, trials)
 
@@ -171,9 +171,9 @@ def reproduce(
         for problem, num_agents in dict.fromkeys(needed)
     }
     results = run_all(experiments, Path(out) / "trials", executor, force=force)
-    found = Reproduction(results, verdicts(results, panels, scale), setting_table(results), scale)
-    _write(found, Path(out), panels)
-    return found
+    reproduction = Reproduction(results, verdicts(results, panels, scale), setting_table(results), scale)
+    _write(reproduction, Path(out), panels)
+    return reproduction
 
 
 def setting_table(results: Mapping[str, Result]) -> Columns:
@@ -189,18 +189,18 @@ def verdicts(results: Mapping[str, Result], panels: str = "abcd", scale: PaperSc
         panels: the letters of the panels.
         scale: how large the evaluation was.
     """
-    found: list[Verdict] = []
+    statements: list[Verdict] = []
     for panel in panels:
         problem = PANELS[panel]
         if panel in COMPARING:
             result = results[setting(problem, scale.compared_at)]
-            found.append(exact_below_hidden(panel, result))
-            found.extend(theory(panel, result, DELTA))
+            statements.append(exact_below_hidden(panel, result))
+            statements.extend(theory(panel, result, DELTA))
         else:
             by_agents = {num_agents: results[setting(problem, num_agents)] for num_agents in scale.agents}
             for label in (HIDDEN, EXACT):
-                found.extend(falls_with_agents(panel, by_agents, label))
-    return found
+                statements.extend(falls_with_agents(panel, by_agents, label))
+    return statements
 
 
 def figure(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScale = PAPER_SCALE) -> "Figure":
@@ -230,21 +230,21 @@ def figure(results: Mapping[str, Result], panels: str = "abcd", scale: PaperScal
     return drawn
 
 
-def _write(found: Reproduction, out: Path, panels: str) -> None:
+def _write(reproduction: Reproduction, out: Path, panels: str) -> None:
     from fedbandit_envs.reports.plotting import save
 
     make_folder(out)
-    save(figure(found.results, panels, found.scale), out / "figure")
+    save(figure(reproduction.results, panels, reproduction.scale), out / "figure")
     for suffix in (".csv", ".json", ".md"):
-        write_table(found.numbers, out / f"numbers{suffix}")
-        write_table(verdict_table(found.verdicts), out / f"verdicts{suffix}")
-    write_whole(out / "report.md", report(found).encode())
+        write_table(reproduction.numbers, out / f"numbers{suffix}")
+        write_table(verdict_table(reproduction.verdicts), out / f"verdicts{suffix}")
+    write_whole(out / "report.md", report(reproduction).encode())
 
 
-def verdict_table(found: Sequence[Verdict]) -> Columns:
+def verdict_table(verdicts: Sequence[Verdict]) -> Columns:
     """The verdicts as a table, one column for each field."""
     names = ("panel", "claim", "measured", "low", "high", "trials", "verdict", "explanation")
-    return {name: [getattr(verdict, name) for verdict in found] for name in names}
+    return {name: [getattr(verdict, name) for verdict in verdicts] for name in names}
 
 
 REPORT = """# The paper's evaluation, reproduced
@@ -265,17 +265,17 @@ Intervals are 95 %: Student's t for means and for paired differences, Clopper-Pe
 _REPORTED = ("setting", "policy", "trials", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share")
 
 
-def report(found: Reproduction) -> str:
+def report(reproduction: Reproduction) -> str:
     """The verdicts and numbers on one page of Markdown."""
-    first = next(iter(found.results.values()))
+    first = next(iter(reproduction.results.values()))
     names = (*_REPORTED, "scalars_up", "scalars_down", "rounds")
     return REPORT.format(
-        horizon=found.scale.horizon,
+        horizon=reproduction.scale.horizon,
         delta=DELTA,
         context_std=CONTEXT_STD,
         trials=len(first.trials),
         seed=first.experiment.seed,
         compiled=", compiled" * bool(first.experiment.policies[0].parameters.get("compiled")),
-        verdicts=table_text(verdict_table(found.verdicts), "markdown"),
-        numbers=table_text({name: found.numbers[name] for name in names}, "markdown"),
+        verdicts=table_text(verdict_table(reproduction.verdicts), "markdown"),
+        numbers=table_text({name: reproduction.numbers[name] for name in names}, "markdown"),
     )

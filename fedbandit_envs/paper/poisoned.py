@@ -66,7 +66,9 @@ SETTINGS = {
     "Collaborative": Setting("Collaborative", {"allocation": "uniform"}),
     "DisLinUCB": Setting("DisLinUCB", horizon=2**12),
 }
-Regrets = dict[tuple[str, str, str, float], FloatArray]  # by setting, aggregation, attack and share, (trials,)
+Regrets = dict[
+    tuple[str, str, str, float], FloatArray
+]  # (trials,) for a setting, an aggregation, an attack and a share
 
 
 def poisoned(
@@ -89,14 +91,14 @@ def poisoned(
     tasks = [(name, aggregation, ATTACKS[0], 0.0) for name in settings for aggregation in AGGREGATIONS]
     tasks += list(product(settings, AGGREGATIONS, ATTACKS, shares))
     with workers:
-        found = dict(outcomes(workers, partial(_regrets, settings=settings, trials=trials), tasks))
-    for outcome in found.values():
+        regrets = dict(outcomes(workers, partial(_regrets, settings=settings, trials=trials), tasks))
+    for outcome in regrets.values():
         if isinstance(outcome, BaseException):
             raise outcome
     for name, aggregation in product(settings, AGGREGATIONS):  # without attackers, all attacks are one
-        clean = found[name, aggregation, ATTACKS[0], 0.0]
-        found |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
-    return {key: found[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
+        clean = regrets[name, aggregation, ATTACKS[0], 0.0]
+        regrets |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
+    return {key: regrets[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
 
 
 def _regrets(
@@ -105,28 +107,28 @@ def _regrets(
     return np.array([settings[name].regret(aggregation, attack, share, trial) for trial in range(trials)])
 
 
-def poison_table(found: Regrets) -> Columns:
+def poison_table(regrets: Regrets) -> Columns:
     """Mean regrets, and their ratios to those without attackers: of the same aggregation, and of the mean."""
     columns: Columns = {name: [] for name in ("setting", "aggregation", "attack", "attackers")}
     columns |= {name: [] for name in ("regret", "to_own_without", "to_mean_without")}
-    for (name, aggregation, attack, share), values in found.items():
-        own, mean = (found[name, way, attack, 0.0].mean() for way in (aggregation, "mean"))
+    for (name, aggregation, attack, share), values in regrets.items():
+        own, mean = (regrets[name, way, attack, 0.0].mean() for way in (aggregation, "mean"))
         row = name, aggregation, attack, share, values.mean(), values.mean() / own, values.mean() / mean
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
     return columns
 
 
-def poison_figure(found: Regrets) -> "Figure":
+def poison_figure(regrets: Regrets) -> "Figure":
     """Regret of the honest agents against the share of attackers: a row for each setting, a column for each attack."""
     from fedbandit_envs.reports.plotting import blank, style
 
-    names, shares = list(dict.fromkeys(key[0] for key in found)), sorted({key[3] for key in found})
+    names, shares = list(dict.fromkeys(key[0] for key in regrets)), sorted({key[3] for key in regrets})
     figure, grid = blank(2.6 * len(ATTACKS), 2.3 * len(names), len(names), len(ATTACKS))
     for (name, row), attack in product(zip(names, grid, strict=True), ATTACKS):
         axes = row[ATTACKS.index(attack)]
         for number, aggregation in enumerate(AGGREGATIONS):
-            values = np.array([found[name, aggregation, attack, share] for share in shares])
+            values = np.array([regrets[name, aggregation, attack, share] for share in shares])
             band, look = student_band(values.T), style(number)
             axes.plot(100 * np.array(shares), band.mean, label=aggregation, **look)
             axes.fill_between(100 * np.array(shares), band.low, band.high, color=look["color"], alpha=0.2, linewidth=0)

@@ -25,7 +25,7 @@ from fedbandit_envs.shards.playing import play
 
 HORIZON = 2**15  # the number of steps, T, by default
 TRIALS = 20
-PROBLEMS: dict[str, Synthetic | MovieLens] = {
+ROBUSTNESS_PROBLEMS: dict[str, Synthetic | MovieLens] = {
     "synthetic": Synthetic(context_std=0.1),
     "movielens": MovieLens(context_std=0.1, noise_std=0.1, factors="masked"),
 }
@@ -103,12 +103,12 @@ class Case:
         """The regret per agent at the end of one run.
 
         Args:
-            problem: a name in `PROBLEMS`.
+            problem: a name in `ROBUSTNESS_PROBLEMS`.
             policy: the name of a policy.
             trial: the number of the trial, from which its seed is derived.
             horizon: the number of steps, T.
         """
-        right = replace(PROBLEMS[problem], num_agents=self.agents)
+        right = replace(ROBUSTNESS_PROBLEMS[problem], num_agents=self.agents)
         shown: InstanceGenerator = Misjudged(right, **self.misjudged) if self.misjudged else right
         bandit = (HeavyTailedBandit if self.heavy_tails else HiddenContextBandit)(shown, max_cycles=horizon)
         own = self.parameters if policy == "Fed-CI" else {}
@@ -153,14 +153,14 @@ def robustness(
         horizon: the number of steps, T.
     """
     workers = make_executor(executor) if isinstance(executor, str) else executor
-    tasks = [(case, problem, policy) for case in cases for problem in PROBLEMS for policy in POLICIES]
+    tasks = [(case, problem, policy) for case in cases for problem in ROBUSTNESS_PROBLEMS for policy in POLICIES]
     with workers:
         found = dict(outcomes(workers, partial(_regrets, trials=trials, horizon=horizon), tasks))
     for outcome in found.values():
         if isinstance(outcome, BaseException):
             raise outcome
     columns: Columns = {"case": list(cases)}
-    for problem in PROBLEMS:
+    for problem in ROBUSTNESS_PROBLEMS:
         for policy in POLICIES:
             columns[f"{policy}, {problem}"] = [_with_error(found[case, problem, policy]) for case in cases]
     return columns

@@ -36,23 +36,32 @@ class Verdict:
     explanation: str  #: why this is the verdict
 
 
-def _of_difference(panel: str, claim: str, found: Difference, meaning: str) -> Verdict:
-    if found.trials < 2:
+def _of_difference(panel: str, claim: str, difference: Difference, meaning: str) -> Verdict:
+    if difference.trials < 2:
         explanation = f"{meaning}: one trial has no interval; more trials would decide"
     else:
         seen = {
             "holds": "Student's 95 % interval of the paired difference is above 0",
             "fails": "Student's 95 % interval of the paired difference is below 0, the opposite of the claim",
             "undecided": "Student's 95 % interval of the paired difference contains 0; more trials would decide",
-        }[found.verdict]
-        explanation = f"{meaning}: {seen} (p = {found.p_value:.2g})"
-    return Verdict(panel, claim, found.mean, found.low, found.high, found.trials, found.verdict, explanation)
+        }[difference.verdict]
+        explanation = f"{meaning}: {seen} (p = {difference.p_value:.2g})"
+    return Verdict(
+        panel,
+        claim,
+        difference.mean,
+        difference.low,
+        difference.high,
+        difference.trials,
+        difference.verdict,
+        explanation,
+    )
 
 
 def exact_below_hidden(panel: str, result: Result) -> Verdict:
     """The verdict on: known contexts give less regret than hidden ones, on the same instances."""
-    found = paired_difference(result.final(HIDDEN), result.final(EXACT))
-    return _of_difference(panel, "exact below hidden", found, "regret per agent, hidden minus exact")
+    difference = paired_difference(result.final(HIDDEN), result.final(EXACT))
+    return _of_difference(panel, "exact below hidden", difference, "regret per agent, hidden minus exact")
 
 
 def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -> list[Verdict]:
@@ -92,15 +101,15 @@ def theory(panel: str, result: Result, delta: float) -> list[Verdict]:
     exact = result.claims(EXACT)
     if not exact:
         return []
-    found = [_coverage(panel, [row["holds"] for row in exact[_COVERAGE]], delta)]
+    verdicts = [_coverage(panel, [row["holds"] for row in exact[_COVERAGE]], delta)]
     for name, claim in _IN_EVERY_RUN.items():
         rows = [row for row in exact[name] if row["claimed"]]
         if rows:
-            found.append(_in_every_run(panel, claim, [row["holds"] for row in rows], max(_use(row) for row in rows)))
+            verdicts.append(_in_every_run(panel, claim, [row["holds"] for row in rows], max(_use(row) for row in rows)))
     hidden = [row["holds"] for row in result.claims(HIDDEN)[_COVERAGE]]
     share = proportion(sum(hidden), len(hidden))
     return [
-        *found,
+        *verdicts,
         Verdict(
             panel,
             "hidden contexts: share of runs with all estimates within their widths",

@@ -21,6 +21,8 @@ _RIDGE = 1.0  # the penalty of a squared coefficient, where a row's squared erro
 class ClassificationFit:
     """How well linear models explain rows that they were not learnt from.
 
+    `from_classification` gives it as `report`. Look at it before you trust results: where the models explain little,
+    the best arm of a row is hardly better than the others.
     R^2 is 1 minus the squared error divided by that of the mean: 1 is perfect, 0 is no better than the mean.
 
     >>> print(ClassificationFit(150, 30, 3, 0.8, 0.333, 0.55, 0.3, 0.71))
@@ -129,12 +131,12 @@ def _standardised(columns: Any, label: str, names: Sequence[str], hide: Sequence
         raise ValueError(f"features: expected columns without the label, got {label!r} among them")
     if not set(names) - set(hide):
         raise ValueError(f"hide: expected at least one column that is shown, got all of {', '.join(names) or 'none'}")
-    found = {name: numbers(columns, name, "features") for name in names}
-    check_lengths(found)
-    for name, values in found.items():
+    shown = {name: numbers(columns, name, "features") for name in names}
+    check_lengths(shown)
+    for name, values in shown.items():
         if values.size and np.ptp(values) == 0:
             raise ValueError(f"column {name!r}: expected values that differ, got one value; leave the column out")
-    x = np.stack(list(found.values()), axis=1)
+    x = np.stack(list(shown.values()), axis=1)
     if len(x):
         x = (x - x.mean(axis=0)) / x.std(axis=0)
     return np.hstack([np.ones((len(x), 1)), x])

@@ -116,6 +116,9 @@ def _saved_contexts(contexts: ContextDistribution | None, feature_map: FeatureMa
 class File:
     """A problem that `save_problem`, `from_ratings` or `from_classification` wrote; without a path, a small example.
 
+    It is the environment `fedbandit/File-v0`, so experiments and commands can use a problem of your own by its path. An
+    experiment keeps the hash of the file: results are never mixed with those of another content.
+
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.npz"
     >>> save_problem(file, theta=np.eye(2), features=np.ones((5, 2, 2)))

@@ -79,9 +79,9 @@ class Climate:
         >>> round(Climate().longest(forecasts=10**6), 2)
         7.92
         """
-        variance = self.persistence**2 + self.foreseen**2  # of the mean, given what the forecaster knows
+        variance = self.persistence**2 + self.foreseen**2  # the variance of the mean, given what the forecaster knows
         if self.members is not None:
-            variance += (self.dispersion * self.spread) ** 2 / self.members  # of the members' mean about it
+            variance += (self.dispersion * self.spread) ** 2 / self.members  # the members' mean scatters about it
         x = np.log(forecasts / chance)
         return float(np.sqrt(variance * (self.variables + 2 * np.sqrt(self.variables * x) + 2 * x)))
 
@@ -134,7 +134,7 @@ class WeatherStream:
     def __init__(self, climate: Climate, randomness: Randomness, steps: int):
         self.climate, self._randomness = climate, randomness
         self.steps = steps  #: how many steps a block has
-        self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # of what all sites share
+        self._shared_seed = derived_seed(randomness.seed, randomness.stream)  # the seed of what all sites share
         self._next = 0  # the number of the block after the one at hand
         self._today = self._first_day()  # (n, V) the weather before that block
 

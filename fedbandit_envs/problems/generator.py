@@ -51,7 +51,7 @@ class ProblemShape:
     num_agents: int  #: the number of agents, M
     feature_map: FeatureMap  #: phi, from contexts to features
     distribution: ContextDistribution  #: a distribution of the same kind and lengths as mu, for one agent or more
-    context: str  #: "fixed" or "resampled"
+    context: str  #: "fixed" or "resampled" within a segment; streaming contexts are fixed within each step
 
     @classmethod
     def of(cls, instance: BanditInstance) -> "ProblemShape":

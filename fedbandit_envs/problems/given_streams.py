@@ -8,8 +8,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
-from fedbandit_envs.contexts.finite import Discrete, PointMass
-from fedbandit_envs.contexts.gaussian import Gaussian
+from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.seeding import Stream, generator
 from fedbandit_envs.validation import real_array, real_numbers
 
@@ -86,10 +85,10 @@ class GivenContexts:
 
 
 def stacked(parts: Sequence[ContextDistribution], first: int = 0) -> ContextDistribution:
-    """The rows of several distributions of one kind as one, one after the other.
+    """The rows of several distributions of one class as one, one after the other.
 
     Args:
-        parts: a PointMass, a Gaussian or a Discrete each, all with arrays of the same shapes.
+        parts: the distributions, all with arrays of the same shapes.
         first: the number of the first segment, for an error.
 
     >>> stacked([PointMass([[1.0]]), PointMass([[2.0]])]).points
@@ -104,15 +103,12 @@ def stacked(parts: Sequence[ContextDistribution], first: int = 0) -> ContextDist
                 f"contexts: expected a {type(parts[0]).__name__} with arrays {shapes[0]} in each segment, got a "
                 f"{type(part).__name__} with {shape} in segment {first + place}"
             )
-    together: dict[str, Any] = {name: np.concatenate([one[name] for one in encoded]) for name in encoded[0]}
-    if isinstance(parts[0], PointMass):
-        return PointMass(together["context"])
-    return Gaussian(**together) if isinstance(parts[0], Gaussian) else Discrete(**together)
+    return type(parts[0]).stacked(parts)
 
 
 def _checked_distribution(name: str, value: object) -> ContextDistribution:
-    if not isinstance(value, (PointMass, Gaussian, Discrete)):
-        raise ValueError(f"{name}: expected a PointMass, a Gaussian or a Discrete, got {value!r:.80}")
+    if not isinstance(value, ContextDistribution):
+        raise ValueError(f"{name}: expected a distribution such as a Gaussian or a Discrete, got {value!r:.80}")
     return value
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # the command line reads this table for its help, and must no
 class Regret:
     """One kind of regret: how it is computed, and the words for it.
 
+    A kind is a table of gaps: what one pull of each arm costs each agent. `REGRETS` has all kinds by name, and results,
+    tables, axes and the help of commands are made from it. A kind of your own is one more entry.
+
     >>> REGRETS["regret"].axis_label
     'regret per agent'
     """

@@ -19,6 +19,9 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 class Claim:
     """One line of an audit: a number of the run, and the bound that theory gives for it.
 
+    `Policy.claims` gives them for a recorded run, and `audit` shows them. A policy whose theory does not apply to a run
+    says why in `unless`: the number is then shown all the same, but a run that exceeds the bound does not fail.
+
     >>> Claim("agents that eliminated their best arm", 0, 2).verdict
     'FAILS'
     >>> Claim("agents that eliminated their best arm", 0, 2, unless="the widths are too small").verdict
@@ -48,7 +51,7 @@ class Claim:
         return f"{'true' if self.holds else 'not so'}, not claimed: {self.unless}"
 
 
-class Turn(Protocol):
+class RecordedTurn(Protocol):
     """One turn of a recorded run."""
 
     @property
@@ -73,7 +76,7 @@ class Truth(Protocol):
 
     @property
     def context(self) -> str:
-        """Whether contexts are "fixed" or "resampled"."""
+        """How contexts behave within a segment, "fixed" or "resampled"; streaming ones are fixed within each step."""
 
     @property
     def theta(self) -> FloatArray:
@@ -139,7 +142,7 @@ class RecordedRun(Protocol):
         """The reports that were lost."""
 
     @property
-    def exchanges(self) -> Sequence[Turn] | None:
+    def exchanges(self) -> Sequence[RecordedTurn] | None:
         """The turns of the run; None: they were not recorded."""
 
     @property

@@ -129,9 +129,9 @@ def _share(parameter: str, num_agents: int) -> float:
 
 def _erdos_renyi(num_agents: int, share: float, rng: np.random.Generator) -> IntArray:
     """Each pair of agents is an edge with probability `share`."""
-    found = [i + 1 + np.flatnonzero(rng.random(num_agents - 1 - i) < share) for i in range(num_agents)]
-    first = np.repeat(np.arange(num_agents), [len(others) for others in found])
-    return np.stack([first, np.concatenate(found)], axis=1)
+    drawn = [i + 1 + np.flatnonzero(rng.random(num_agents - 1 - i) < share) for i in range(num_agents)]
+    first = np.repeat(np.arange(num_agents), [len(others) for others in drawn])
+    return np.stack([first, np.concatenate(drawn)], axis=1)
 
 
 def _degree(parameter: str, num_agents: int) -> int:

@@ -66,7 +66,8 @@ class ServerView:
 class View:
     """What a block of n agents knows: its own mu_i and psi, the constants, and a source of random numbers.
 
-    A policy is given one for its agents; `rows` splits it further.
+    A policy is given one for its agents; `rows` splits it further. It is all that agents may know of the problem: what
+    is hidden is not in it, except for policies that say so in `observes`. Its arrays are read-only.
 
     >>> from fedbandit_envs.contexts.finite import PointMass
     >>> from fedbandit_envs.contexts.features import Identity

@@ -19,7 +19,8 @@ _MOST_PADDING = 10**6  # entries of a table of neighbours that may be mostly emp
 class Network:
     """A graph of agents: edges that are undirected, connected, and neither loops nor double.
 
-    Give one to `play(..., network=...)`, or what `Network.of` makes one from. Agents count from 0.
+    Give one to `play(..., network=...)`, or what `Network.of` makes one from. Agents count from 0. It says who can talk
+    to whom, and nothing else: how numbers travel along the edges is said by the policy.
 
     Args:
         edges: pairs of agents, (E, 2); the same edge may be named more than once.
@@ -204,11 +205,11 @@ def _checked_edges(edges: Any, num_agents: int) -> IntArray:
     loops = array[array[:, 0] == array[:, 1], 0]
     if len(loops):
         raise ValueError(f"network: expected edges between different agents, got one from {loops[0]} to itself")
-    found: IntArray = np.unique(np.sort(array.astype(np.int64), axis=1), axis=0)
-    number, piece = pieces(found, num_agents)
+    unique: IntArray = np.unique(np.sort(array.astype(np.int64), axis=1), axis=0)
+    number, piece = pieces(unique, num_agents)
     if number > 1:
         raise ValueError(
             f"network: expected a connected graph, got {number} pieces: nothing leads from agent 0 to agent "
             f"{np.flatnonzero(piece != piece[0])[0]}; add edges"
         )
-    return found
+    return unique

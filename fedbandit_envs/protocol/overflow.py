@@ -15,7 +15,7 @@ def overflowing(up: Message) -> dict[int, str]:
     >>> overflowing(up)
     {5: 'sent NaN or infinity in means', 8: 'sent a number beyond 1e+100 in means'}
     """
-    found: dict[int, str] = {}
+    refused: dict[int, str] = {}
     for name, array in up.arrays.items():
         if array.dtype.kind != "f" or not array.size:
             continue
@@ -24,7 +24,7 @@ def overflowing(up: Message) -> dict[int, str]:
         assert up.agents is not None
         for agent, row in zip(up.agents.tolist(), array, strict=True):
             if not np.isfinite(row).all():
-                found.setdefault(agent, f"sent NaN or infinity in {name}")
+                refused.setdefault(agent, f"sent NaN or infinity in {name}")
             elif np.abs(row).max() > LARGEST_NUMBER:
-                found.setdefault(agent, f"sent a number beyond {LARGEST_NUMBER:g} in {name}")
-    return found
+                refused.setdefault(agent, f"sent a number beyond {LARGEST_NUMBER:g} in {name}")
+    return refused

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
+from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short, short_repr
 from fedbandit_envs.protocol.pull_tables import as_unsigned, no_pulls, places
 from fedbandit_envs.validation import whole_number
 
@@ -26,7 +26,8 @@ class ProtocolError(ValueError):
 class Plan:
     """What n agents do next: `explore` pulls in the order of the arms, then `arm`, until `length` steps have passed.
 
-    An agent side returns one from `plan`. Most are made by `Plan.play`, `Plan.explore_each` or `Plan.wait`.
+    An agent side returns one from `plan`. Most are made by `Plan.play`, `Plan.explore_each` or `Plan.wait`. The rounds
+    cut it at the horizon and where contexts change, so its feedback can have fewer pulls.
 
     >>> import numpy as np
     >>> plan = Plan(explore=np.array([[2, 0], [1, 1]]), arm=np.array([0, 1]), length=5)
@@ -95,13 +96,13 @@ class Plan:
         self._check_form((num_agents, num_arms))
         return CheckedPlan(self.explore, self.arm, self.length)
 
-    def _check_form(self, expected: tuple[int, int]) -> None:
+    def _check_form(self, expected: tuple[int | str, ...]) -> None:
         """Refuse other types and shapes than whole numbers of shape `expected` (n, K)."""
         for name, array, shape in (("explore", self.explore, expected), ("arm", self.arm, expected[:1])):
             if not isinstance(array, np.ndarray) or array.shape != shape:
                 raise ProtocolError(
-                    f"plan.{name}: expected an array of shape {shape}, got {type(array).__name__} of shape "
-                    f"{np.shape(array)}; one row for each agent of the block"
+                    f"plan.{name}: expected an array of shape {shape}, got {short(array)}; one row for each agent of "
+                    "the block"
                 )
             if array.dtype.kind not in "iu":
                 raise ProtocolError(f"plan.{name}: expected whole numbers, got {array.dtype}; use .astype(np.int64)")
@@ -123,11 +124,14 @@ class CheckedPlan(Plan):
     fedbandit_envs.protocol.plans.ProtocolError: plan.arm: expected arms from 0 to 2, got 0 to 5; arms count from 0
     """
 
+    _exploration: IntArray = field(init=False, repr=False)  #: (n,) the pulls before `arm`
+
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        num_agents, num_arms = np.shape(self.explore)
-        self._check_form((num_agents, num_arms))
+        shape: tuple[int, ...] = getattr(self.explore, "shape", ())
+        self._check_form(shape if len(shape) == 2 else ("agents", "arms"))
+        num_agents, num_arms = shape
         explores = self.explores
         exploration = self._checked_exploration() if explores else no_pulls(num_agents, 1)[:, 0]
         # A plan without steps needs an arm too: the plans of other blocks in the same round may be longer.
@@ -149,8 +153,7 @@ class CheckedPlan(Plan):
     @property
     def exploration(self) -> IntArray:
         """The number of pulls (n,) before `arm`."""
-        exploration: IntArray = self._exploration  # type: ignore[attr-defined]
-        return exploration
+        return self._exploration
 
     def _checked_exploration(self) -> IntArray:
         """The pulls (n,) before `arm`; refuses negative ones, and more than fit into the length."""
@@ -174,7 +177,8 @@ class CheckedPlan(Plan):
 class Feedback:
     """What was really pulled, and the sums of the rewards; exploration and exploitation are kept apart.
 
-    An agent side is given one in `report`. Its arrays are read-only.
+    An agent side is given one in `report`, and `pulls` and `sums` add both parts up. Its arrays are read-only. A source
+    of rewards makes one by `Feedback.of`.
 
     >>> import numpy as np
     >>> feedback = Feedback(np.array([[2, 0]]), np.array([[1.5, 0.0]]), np.array([1]), np.array([3]), np.array([0.3]))
@@ -212,10 +216,17 @@ class Feedback:
         """The feedback of `plan`, read-only; refuses one that can't be.
 
         What was pulled may differ from the plan, because a wrapper or a source of rewards may have pulled otherwise.
+        But every agent has pulled as many times as the plan has steps, and sums of rewards are finite.
+
+        Raises:
+            ProtocolError: the feedback can't be that of this plan; the message says what is wrong with it.
         """
-        own = self
+        own, (n, num_arms) = self, plan.explore.shape
+        _check_finite("explored_sums", self.explored_sums, (n, num_arms))
+        _check_finite("played_sums", self.played_sums, (n,))
+        if self.features is not None:
+            _check_finite("features", self.features, (n, *np.shape(self.features)[1:2]))
         if self.plan is not plan:
-            n, num_arms = plan.explore.shape
             own = Feedback(
                 _whole("explored", self.explored, (n, num_arms)),
                 self.explored_sums,
@@ -224,23 +235,25 @@ class Feedback:
                 self.played_sums,
                 self.features,
             )
-        for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums):
-            read_only(array)
-        if own.features is not None:
-            read_only(own.features)
+            own._check_total(plan.length)
+        for array in (own.explored, own.explored_sums, own.arm, own.played, own.played_sums, own.features):
+            if array is not None:
+                read_only(array)
         return own
+
+    def _check_total(self, length: int) -> None:
+        """Refuse other numbers of pulls than `length` for each agent."""
+        pulls = np.column_stack([self.explored, self.played]).cumsum(axis=1)  # (n, K + 1); negative if it overflows
+        if len(wrong := np.flatnonzero((pulls[:, -1] != length) | (pulls.min(axis=1) < 0))):
+            got = pulls[wrong[0], -1]
+            raise ProtocolError(f"feedback: expected {length} pulls of each agent, as planned, got {got}")
 
     def rows(self, index: IntArray) -> "Feedback":
         """The feedback of the agents with these positions."""
+        arrays: tuple[NDArray[Any], ...] = self.explored, self.explored_sums, self.arm, self.played, self.played_sums
         features = None if self.features is None else read_only(self.features[index])
-        return Feedback(
-            read_only(self.explored[index]),
-            read_only(self.explored_sums[index]),
-            read_only(self.arm[index]),
-            read_only(self.played[index]),
-            read_only(self.played_sums[index]),
-            features,
-        )
+        explored, explored_sums, arm, played, played_sums = (read_only(array[index]) for array in arrays)
+        return Feedback(explored, explored_sums, arm, played, played_sums, features)
 
     def pulls(self) -> IntArray:
         """All pulls (n, K), of exploration and of exploitation."""
@@ -259,14 +272,26 @@ class Feedback:
 
 def _whole(name: str, array: IntArray, shape: tuple[int, ...], below: int = 2**63) -> IntArray:
     """A copy of an array of feedback in 64 bits; refuses what are no whole numbers from 0 up to `below`."""
-    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in "iu":
-        raise ProtocolError(
-            f"feedback.{name}: expected whole numbers of shape {shape}, got {type(array).__name__} of shape "
-            f"{np.shape(array)}; return the plan's own, or what was pulled in its place"
-        )
+    _check_array(name, array, shape, "iu", "whole numbers")
     if np.maximum.reduce(as_unsigned(array), axis=None) >= below:
         raise ProtocolError(
             f"feedback.{name}: expected numbers from 0 to {below - 1}, got {array.min()} to {array.max()}; return the "
             "plan's own, or what was pulled in its place"
         )
     return array.astype(np.int64)
+
+
+def _check_finite(name: str, array: FloatArray, shape: tuple[int, ...]) -> None:
+    """Refuse what is no array of finite floating-point numbers of this shape."""
+    _check_array(name, array, shape, "f", "floating-point numbers")
+    if not np.logical_and.reduce(np.isfinite(array), axis=None):
+        raise ProtocolError(f"feedback.{name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+
+
+def _check_array(name: str, array: object, shape: tuple[int, ...], kinds: str, what: str) -> None:
+    """Refuse what is no array of this shape, or holds numbers of other kinds than `kinds`, which are `what`."""
+    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype.kind not in kinds:
+        raise ProtocolError(
+            f"feedback.{name}: expected {what} of shape {shape}, got {short(array)}; return the plan's own, or what "
+            "was pulled in its place"
+        )

@@ -70,7 +70,9 @@ class AgentSide(Side, ABC):
     recommended: IntArray | None = None  #: (n,) the arm that each takes for the best, -1: none yet; None: never any
     #: whether a message for other agents alone reaches these too, without rows, so that all wait together
     hears_of_others: bool = False
-    uncounted: int = 0  #: steps of the first plan that the history leaves out; all blocks must agree
+    #: How many steps of the first plan the history leaves out; all blocks must agree. It stands here, and not in one
+    #: policy, because only the agents know when a first plan serves to start, as in a paper that does not count it.
+    uncounted: int = 0
 
     @abstractmethod
     def plan(self, down: Message | None, remaining: int) -> Plan:

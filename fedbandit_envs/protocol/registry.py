@@ -120,10 +120,10 @@ def policy_class(name: str) -> type[Policy]:
             "entry point of group fedbandit.policies too"
         )
         raise ValueError(f"policy: expected one of {', '.join(sorted(known))}, got {name!r}{hint}")
-    found = loaded(known[name])
-    if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise ValueError(f"policy: expected {name!r} to name a subclass of fedbandit_envs.Policy, got {found!r}")
-    return found
+    policy = loaded(known[name])
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise ValueError(f"policy: expected {name!r} to name a subclass of fedbandit_envs.Policy, got {policy!r}")
+    return policy
 
 
 def policy_parameters(policy: type[Policy]) -> dict[str, Any]:

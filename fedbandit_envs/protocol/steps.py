@@ -15,6 +15,9 @@ from fedbandit_envs.protocol.policy import AgentSide
 class Outcome(NamedTuple):
     """What came of one step; its arrays are read-only.
 
+    `StepAgents.learn` is given one after each step. Learn from `arm` and `pulls`, and not from what `choose` returned,
+    because a wrapper may have pulled otherwise.
+
     >>> Outcome(np.array([2]), np.array([1]), np.array([0.5])).features is None
     True
     """

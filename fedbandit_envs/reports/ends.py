@@ -99,10 +99,10 @@ def communication(
     figure, axes = place(axes, size, max(len(labels), 6))
     series: dict[str, Artist] = {}
     for label in labels:
-        scalars, found = result.final(label, "scalars"), result.final(label, f"mean_{kind}")
+        scalars, regrets = result.final(label, "scalars"), result.final(label, f"mean_{kind}")
         look = {key: value for key, value in looks(result)[label].items() if key != "linestyle"}
-        (points,) = axes.plot(scalars, found, linestyle="", markersize=3, alpha=0.35, markeredgewidth=0, **look)
-        (mean,) = axes.plot(scalars.mean(), found.mean(), linestyle="", markersize=8, label=label, **look)
+        (points,) = axes.plot(scalars, regrets, linestyle="", markersize=3, alpha=0.35, markeredgewidth=0, **look)
+        (mean,) = axes.plot(scalars.mean(), regrets.mean(), linestyle="", markersize=8, label=label, **look)
         mean.set_clip_on(False)
         name_parts(axes, label, points, mean)
         series[label] = mean
@@ -166,7 +166,6 @@ def differences(
     axes: "Axes | None" = None,
     kind: str = "regret",
     *,
-    log: str = "",
     size: Size | None = None,
     title: str | None = None,
     order: Sequence[str] | None = None,
@@ -174,20 +173,19 @@ def differences(
     """Paired differences of final regret to the policy with the least, a forest plot: right of 0 is worse.
 
     The policy at 0 is the best of those that are shown the least: the Oracle and its like are compared with it.
-    The intervals are Student's for pairs, one by one. `Result.table("comparisons")` has p-values, corrected by Holm.
+    Differences can be negative, so there are no logarithmic axes. The intervals are Student's for pairs, one by one.
+    `Result.table("comparisons")` has p-values, corrected by Holm.
     """
-    if one_of("log", log, LOG_AXES):
-        raise ValueError(f"log: expected '' for differences, which can be negative, got {log!r}")
     labels = chosen(result, order)
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}
     yardsticks = shown_more(result)
     rivals = [label for label in labels if label not in yardsticks] or labels
     best = min(rivals, key=means.__getitem__)
     rows = labels if order else sorted(labels, key=means.__getitem__)
-    found = _differences_to(best, result, kind)
+    by_label = _differences_to(best, result, kind)
     figure, axes = place(axes, size or (7.0, 1.6 + 0.3 * len(rows)), 1)
     for row, label in enumerate(rows):
-        mean, low, high = found[label]
+        mean, low, high = by_label[label]
         reach = [[value] if np.isfinite(value) else [0.0] for value in (mean - low, high - mean)]
         look = looks(result)[label]
         drawn = axes.errorbar([mean], [row], xerr=reach, fmt=look["marker"], color=look["color"], capsize=3)

@@ -79,11 +79,11 @@ def load_results(folder: Path) -> dict[str, Result]:
         return {"": Result.load(folder)}
     # What `reproduce` computed beside the paper's panels has folders of its own, and reports of its own.
     top = folder / "trials" if (folder / "trials").is_dir() else folder
-    found = sorted((path.parent for path in top.rglob(EXPERIMENT_FILE)), key=_by_numbers)
-    if not found:
+    folders = sorted((path.parent for path in top.rglob(EXPERIMENT_FILE)), key=_by_numbers)
+    if not folders:
         got = "neither" if folder.exists() else "no such folder"
         raise FolderError(f"{folder}: expected results of run, sweep or reproduce, got {got}; check the path")
-    return {path.relative_to(top).as_posix(): Result.load(path) for path in found}
+    return {path.relative_to(top).as_posix(): Result.load(path) for path in folders}
 
 
 def _by_numbers(path: Path) -> list[tuple[float, str]]:

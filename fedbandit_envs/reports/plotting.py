@@ -1,7 +1,7 @@
 """Figures of results: matplotlib without its global state, readable in print and by colour-blind readers.
 
 Every function returns a matplotlib `Figure`, which a notebook shows, or draws into the `axes` it is given. `save`
-writes it as PDF, SVG or PNG. All take the same keywords:
+writes it as PDF, SVG or PNG. They take the same keywords, but for `log` where a figure has no logarithmic axes:
 
 - `axes`: draw into these axes, not into a figure of its own.
 - `kind`: which regret, a name in `REGRETS`.
@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: The keywords of `draw` that say how a figure looks; a figure may do without any of them.
+LOOKS = ("log", "size", "title", "order")
+
+
 class DrawsResult(Protocol):
-    """An entry of `FIGURES`: a function that draws a result. It may take the keywords of all figures too."""
+    """An entry of `FIGURES`: a function that draws a result. It may take any of the keywords in `LOOKS` too."""
 
     def __call__(self, result: Result, *, kind: str) -> "Figure":
         """Draw the result; where the figure shows regret, it is of this kind."""
@@ -60,14 +64,31 @@ FIGURES: dict[str, DrawsResult] = {
 
 
 def draw(name: str, result: Result, kind: str = "regret", **keywords: Any) -> "Figure":
-    """The figure of a name in `FIGURES`; `keywords` are log, size, title and order, for figures that take them."""
-    figure = FIGURES[one_of("figure", name, FIGURES)]
+    """The figure of a name in `FIGURES`.
+
+    Args:
+        name: the name of the figure.
+        result: what to draw.
+        kind: which regret, where the figure shows regret.
+        keywords: log, size, title and order, for figures that take them.
+    """
+    known = takes(name)
     if isinstance(result, Result):
         result.check_kind(kind)
-    takes = inspect.signature(figure).parameters
     for keyword in keywords:
-        if keyword not in takes:
+        if keyword not in known:
             raise ValueError(
-                f"{keyword}: expected a figure that takes it, got {name!r}, which takes {', '.join(takes)}"
+                f"{keyword}: expected a figure that takes it, got {name!r}, which takes {', '.join(known) or 'none'}"
             )
-    return figure(result, kind=kind, **keywords)
+    return FIGURES[name](result, kind=kind, **keywords)
+
+
+def takes(name: str) -> tuple[str, ...]:
+    """The keywords in `LOOKS` that the figure of a name in `FIGURES` takes.
+
+    >>> takes("regret"), takes("differences")
+    (('log', 'size', 'title', 'order'), ('size', 'title', 'order'))
+    """
+    parameters = inspect.signature(FIGURES[one_of("figure", name, FIGURES)]).parameters
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return tuple(keyword for keyword in LOOKS if every or keyword in parameters)

@@ -135,13 +135,13 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
     """The tables of means: regret, for each kind of it, and below it arms and communication."""
     colours, shown = colours_of(result), []
     for kind in kinds:
-        found = result.table(kind=kind)
+        summary = result.table(kind=kind)
         caption = f"Means over trials at the end; regret per agent {REGRETS[kind].help}"
-        shown.append(choice(table({key: found[key] for key in _REGRETS}, caption, colours), kind=kind))
-    found = result.table()
+        shown.append(choice(table({key: summary[key] for key in _REGRETS}, caption, colours), kind=kind))
+    summary = result.table()
     caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
-    names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(found[name])]
-    shown.append(table({name: found[name] for name in names}, caption, colours))
+    names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(summary[name])]
+    shown.append(table({name: summary[name] for name in names}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of Student's 95 % interval of its mean regret over trials. "
         "Click a heading to sort."
@@ -179,13 +179,13 @@ def wide(labels: list[str]) -> tuple[float, float]:
 
 def curve_data(result: Result, kind: str) -> dict[str, Any]:
     """The values under the pointer: for each policy's key its label, steps, means and intervals."""
-    found = result.table("curves", kind)
+    curves = result.table("curves", kind)
     data: dict[str, Any] = {}
-    for row, label in enumerate(found["policy"]):
+    for row, label in enumerate(curves["policy"]):
         parts = data.setdefault(series_key(label), {"label": label, "x": [], "mean": [], "low": [], "high": []})
-        parts["x"].append(found["step"][row] - sum(parts["x"]))  # steps since the one before
+        parts["x"].append(curves["step"][row] - sum(parts["x"]))  # steps since the one before
         for part, column in (("mean", "regret"), ("low", "regret_low"), ("high", "regret_high")):
-            value = found[column][row]
+            value = curves[column][row]
             parts[part].append(float(f"{value:.4g}") if value == value else None)
     return data
 
@@ -245,14 +245,14 @@ def other_plots(result: Result, plots: Plots) -> list[str]:
 
 def audit_section(result: Result) -> str:
     """The claims of theory, if trials were audited."""
-    found = audit_table(result)
-    if not found:
+    audits = audit_table(result)
+    if not audits:
         return ""
     how = (
         "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
         "run; where contexts are hidden some claims are not made, and are measured only."
     )
-    return section("audits", "Claims of theory", how, table(found, "Claims in audited runs", colours_of(result)))
+    return section("audits", "Claims of theory", how, table(audits, "Claims in audited runs", colours_of(result)))
 
 
 def settings_section(results: Mapping[str, Result]) -> str:

@@ -95,14 +95,14 @@ def styles(labels: Sequence[str], names: Sequence[str] | None = None) -> dict[st
     True
     """
     names = labels if names is None else names
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     order = sorted(zip(labels, names, strict=True), key=_precedence)
     for label, name in order:
         wanted = _OWN.index(name) if name in _OWN else _by_rule(label)
-        if name in _OWN and wanted in found.values():
+        if name in _OWN and wanted in places.values():
             wanted = _by_rule(label)
-        found[label] = _free(wanted, list(found.values()))
-    return {label: style(found[label]) for label in labels}
+        places[label] = _free(wanted, list(places.values()))
+    return {label: style(places[label]) for label in labels}
 
 
 def _by_rule(label: str) -> int:

@@ -159,7 +159,7 @@ class Ledger:
         """The ledger as it is now."""
         ledger = Ledger(len(self._added_up))
         ledger._added_up[:] = self._added_up
-        ledger._waiting = self._waiting.copy()
+        ledger._waiting, ledger._bytes = self._waiting.copy(), self._bytes
         ledger._rounds = [totals.copy() for totals in self._rounds]
         return ledger
 

@@ -13,6 +13,7 @@ from fedbandit_envs.envs.planned import PlannedBandit
 from fedbandit_envs.envs.playable import PlayableBlock
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import GapsWhenAsked
+from fedbandit_envs.problems.segments import Segment
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.network import Network
@@ -24,7 +25,7 @@ from fedbandit_envs.rounds.checkpoints import Checkpoints, Marks
 from fedbandit_envs.rounds.checks import check_changes, check_counted_steps
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, stepped
 from fedbandit_envs.rounds.tables import CountTables, StackedTables
-from fedbandit_envs.rounds.turn import Turn, carry_out
+from fedbandit_envs.rounds.turn import Turn, carry_out, play_turn
 
 
 class Kept(NamedTuple):
@@ -140,25 +141,30 @@ class PartHere:
 
     def turn(self, down: Message | None) -> int:
         """Let the agents plan, now that `down` has arrived, and pull what they planned; returns the steps it took."""
-        plan = self.plan(down)
-        return self.carry_out(plan, plan.length)
+        self._show()
+        return self._took(play_turn(self._agents, self._checkpoints, down, *self._now()))
 
     def plan(self, down: Message | None) -> CheckedPlan:
-        """What the agents plan, now that `down` has arrived."""
+        """What the agents of a shard plan, now that `down` has arrived; `carry_out` pulls it."""
         self._show()
         return self._agents.plan(down, self.constants.horizon - self.taken)
 
     def carry_out(self, plan: CheckedPlan, length: int) -> int:
         """Pull a plan for `length` steps, or until the contexts change or the horizon is reached."""
-        episode = self._bandit.episode
         if plan.length != length:  # agents of other shards plan for longer
             plan = CheckedPlan(plan.explore, plan.arm, length)
-        horizon = self.constants.horizon
-        self.last = carry_out(
-            plan, self._agents, self._checkpoints, self.taken, horizon, self._pull, episode.segment, episode.valid
-        )
-        self.taken += self.last.plan.length
-        return self.last.plan.length
+        return self._took(carry_out(plan, self._agents, self._checkpoints, *self._now()))
+
+    def _now(self) -> tuple[int, int, Callable[[CheckedPlan], Feedback], Segment | None, int | None]:
+        """The steps taken, the horizon, how to pull, and the segment of contexts with the steps that it holds yet."""
+        episode = self._bandit.episode
+        return self.taken, self.constants.horizon, self._pull, episode.segment, episode.valid
+
+    def _took(self, turn: Turn) -> int:
+        """Keep a turn as the last one; returns the steps it took."""
+        self.last = turn
+        self.taken += turn.plan.length
+        return turn.plan.length
 
     def reports(self) -> list[Message | None]:
         """What the agents say about the last turn, block by block."""

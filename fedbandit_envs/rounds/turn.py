@@ -73,11 +73,16 @@ def carry_out(
     segment: Segment | None = None,
     valid: int | None = None,
 ) -> Turn:
-    """The second half of `play_turn`: pull a plan of the agents after `taken` steps, and count the pulls."""
+    """The second half of `play_turn`: pull a plan of the agents after `taken` steps, and count the pulls.
+
+    Shards call it alone, because between planning and pulling they ask each other for the longest plan.
+    """
     left = horizon - taken
     plan = plan.cut(left if valid is None else min(left, valid))
     feedback = pull(plan) if plan.length else Feedback.of_no_pulls(plan)
-    feedback = feedback.checked(plan)  # a wrapper or a source of rewards may have made it
+    if not isinstance(feedback, Feedback):  # a wrapper or a source of rewards may have made it
+        raise ProtocolError(f"pull: expected a Feedback, got {type(feedback).__name__}; return Feedback.of(plan, ...)")
+    feedback = feedback.checked(plan)
     if plan.length:
         checkpoints.add(feedback, segment)
         if taken + plan.length >= checkpoints.next_time:

@@ -14,7 +14,7 @@ from fedbandit_envs.problems.linear import Linear
 from fedbandit_envs.problems.shared_arms import SharedArms
 from fedbandit_envs.problems.synthetic import Synthetic
 from fedbandit_envs.protocol.policy import Policy, observe_for
-from fedbandit_envs.rounds.playing import why_not
+from fedbandit_envs.rounds.why_not import why_not
 from fedbandit_envs.testing.problem_check import ProblemCheck
 from fedbandit_envs.validation import one_of, whole_number
 

@@ -22,7 +22,7 @@ from fedbandit_envs.protocol.policy import Policy, hidden_for, observe_for
 from fedbandit_envs.rounds.history import Exchange
 from fedbandit_envs.storage import from_bytes, to_bytes
 from fedbandit_envs.testing.comparing import first_difference
-from fedbandit_envs.testing.scripted import Given, GivenStream, ScriptedBandit, other_truth
+from fedbandit_envs.testing.scripted import Given, GivenStream, PaidByScript, other_truth
 from fedbandit_envs.testing.watching import Blocks, PolicyFault, Watch, WatchedRounds
 
 _HORIZON = 120  # the steps of a run on the first problem, for policies whose plans are short
@@ -101,7 +101,7 @@ class ProblemCheck:
             instance = other_truth(instance, self.observe, truth)
         given = GivenStream(instance, self.problem) if changes(self.problem) else Given(instance)
         reveal = "after" if self.policy.observes == "delayed" else "never"
-        return ScriptedBandit(given, self.script, self.horizon, self.observe, reveal)
+        return PaidByScript(given, self.script, self.horizon, self.observe, reveal)
 
     def _turns(self, horizon: int) -> int:
         """How many turns a run to that horizon takes, counted up to _MANY_TURNS."""

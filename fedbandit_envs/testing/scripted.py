@@ -46,7 +46,7 @@ class GivenStream(Given):
         return self.problem.context_stream(instance, seed, segments)
 
 
-class ScriptedBandit(HiddenContextBandit):
+class PaidByScript(HiddenContextBandit):
     """An environment that shows the view of its problem but pays by a script.
 
     Args:

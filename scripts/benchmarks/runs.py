@@ -57,7 +57,7 @@ def _beside_normals(
     rng, seeds = np.random.default_rng(0), itertools.count()  # every run another problem: some take longer than others
 
     def normals(_: int) -> None:
-        for _ in range(agents // 100):  # so that they fit into memory
+        for _ in range(agents // 100):  # few runs, because they must fit into memory
             rng.standard_normal(100 * HORIZON)
 
     share, seconds, limit = ratio(

@@ -83,7 +83,7 @@ def test_nothing_is_outside_a_full_range():
     assert outside_range(np.ones((2, 1, 2)), np.eye(2)[None]) is None
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e12])  # whose 40th powers are no numbers of 64 bits
+@pytest.mark.parametrize("scale", [1e-12, 1e12])  # their 40th powers are no numbers of 64 bits
 def test_widths_of_any_size_in_many_dimensions(scale):
     V = np.tile(scale * np.eye(40), (2, 1, 1))
     np.testing.assert_allclose(squared_widths(np.ones((3, 2, 40)), V), 40 * scale)

@@ -328,7 +328,7 @@ def test_an_agent_whose_mu_is_wrong_falls_back_on_its_own_rewards(label):
     assert history.pulls[-1][0].argmax() == best[0]
     assert history.active[-1][0] == 1
     if "rests" in label:
-        assert report[LOST].measured == 1  # for a while
+        assert report[LOST].measured == 1  # it was lost for a while
 
 
 class Credulous(EliminatingAgents):

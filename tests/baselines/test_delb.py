@@ -29,7 +29,7 @@ def test_the_pulls_of_the_first_phases_by_hand():
     pulls, _ = phases(history)
     assert pulls[0].tolist() == [[61, 0], [0, 61]]  # one arm for each agent
     assert pulls[1].tolist() == [[244, 0], [0, 244]]
-    assert pulls[2].tolist() == [[1000 - 305, 0], [0, 1000 - 305]]  # of 973, cut at the horizon
+    assert pulls[2].tolist() == [[1000 - 305, 0], [0, 1000 - 305]]  # these are 973 pulls, cut at the horizon
 
 
 def test_with_the_published_constant_the_first_phase_does_not_end():

@@ -87,7 +87,7 @@ def test_gossip_and_dec_ucb_keep_the_sum_of_all_sample_means_at_every_step(netwo
 def test_gossip_ucb_knows_the_most_pulls_as_late_as_they_are_far_away():
     network = fb.Network.of("path", 5)
     distance = np.abs(np.arange(5)[:, None] - np.arange(5))
-    pulls = []  # of all agents after each step
+    pulls = []  # the pulls of all agents after each step
     for side, _ in every_step(rounds_of(GossipUCB(scale=0.1), network, agents=5)):
         pulls.append(side.pulls.copy())
         if len(pulls) > 1:  # ntilde_i(t + 1) = max_j n_j(t - d(j, i)); before the start the pulls of the start count

@@ -167,7 +167,7 @@ def test_quadrature_finds_the_closed_forms_of_exponentials_and_cosines(n, tolera
     feature_map, u, v = waves(n)
     distribution = distributions(n)[kind]
     psi = distribution.expected_features(feature_map)
-    covariance = distribution.reward_covariance(feature_map, np.tile([1.0, 0.0], (ARMS, 1)))  # of the exponentials
+    covariance = distribution.reward_covariance(feature_map, np.tile([1.0, 0.0], (ARMS, 1)))  # for the exponentials
     for agent, (mean, sigma) in enumerate(zip(distribution.mean, full_covariance(distribution), strict=True)):
         exponentials = np.exp(u @ mean + np.einsum("ai,ij,aj->a", u, sigma, u) / 2)
         cosines = np.cos(v @ mean) * np.exp(-np.einsum("ai,ij,aj->a", v, sigma, v) / 2)
@@ -211,7 +211,7 @@ def test_gauss_hermite_has_its_stated_error_for_exponentials(n, scale):
 def test_kinks_and_jumps_cost_gauss_hermite_no_more_than_stated(n):
     at = np.linspace(-2, 2, 81)
     kinks = norm.pdf(at) - at * norm.sf(at)
-    std = math.sqrt(0.5 - 0.5 / math.pi)  # of max(z, 0)
+    std = math.sqrt(0.5 - 0.5 / math.pi)  # the standard deviation of max(z, 0)
     assert np.abs(expectations(lambda z: (z[:, :1] - at).clip(min=0), n) - kinks).max() < std / 15
     assert np.abs(expectations(lambda z: (z[:, :1] > at).astype(float), n) - norm.sf(at)).max() < 0.21
 

@@ -29,8 +29,8 @@ AGENT_IDS = [name for name in GYMNASIUM_IDS if "-Agent-" in name]
 OBSERVE = ("distribution", "context")
 OBSERVATIONS = ("features", "distribution", "statistics")
 SMALL = {"num_agents": 3, "max_cycles": 40}
-GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # whose mu_i do not depend on the seed
-SAME_START = (*GIVEN, "fedbandit/SharedArms-v0")  # whose first observations do not depend on the seed
+GIVEN = ("fedbandit/Linear-v0", "fedbandit/File-v0", "fedbandit/MultiArmed-v0")  # their mu_i do not depend on the seed
+SAME_START = (*GIVEN, "fedbandit/SharedArms-v0")  # their first observations do not depend on the seed
 
 
 def test_each_environment_is_in_each_registry():
@@ -276,6 +276,37 @@ def test_the_views_of_gymnasium_show_a_distribution_with_three_arrays(context):
             np.testing.assert_array_equal(observation["right"], right)
 
 
+@pytest.mark.parametrize("change_every", [1, 4])
+def test_contexts_that_change_are_shown_as_distributions_of_the_users_own(change_every):
+    right = np.random.default_rng(0).normal(size=(12 // change_every, 3))
+    given = {"contexts": [TwoBumps(row) for row in right], "feature_map": fb.Identity(2, 2)}
+    how = {"context": "streaming"} if change_every == 1 else {"change_every": change_every}
+    env = fb.HiddenContextBandit(fb.Linear(np.eye(2), **given, **how), max_cycles=12)
+    shown, _ = env.reset(seed=0)
+    for step in range(12):
+        for row, agent in enumerate(env.possible_agents):
+            assert shown[agent]["right"] == right[step // change_every, row]
+        shown, *_ = env.step(dict.fromkeys(env.possible_agents, 0))
+    policy = fb.make_policy("DisLinUCB")
+    together, apart = (fb.play(env, policy, seed=0, blocks=blocks) for blocks in (None, [[2, 0], [1]]))
+    assert together.regret().tobytes() == apart.regret().tobytes()
+
+
+class OwnGaussian(fb.Gaussian):
+    """A subclass, whose objects are kept one by one where contexts change."""
+
+
+def test_distributions_that_are_kept_one_by_one_give_the_run_of_their_arrays():
+    def played(kind):
+        centres = np.random.default_rng(1).normal(size=(12, 4, 2))
+        given = {"contexts": [kind(centre, std=0.3) for centre in centres], "feature_map": fb.Identity(3, 2)}
+        problem = fb.Linear(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), **given, change_every=10)
+        env = fb.HiddenContextBandit(problem, max_cycles=120)
+        return fb.play(env, fb.make_policy("DisLinUCB"), seed=0).regret()
+
+    assert played(OwnGaussian).tobytes() == played(fb.Gaussian).tobytes()
+
+
 def test_an_own_distribution_that_knows_its_contexts_makes_the_exact_setting():
     class Known(TwoBumps):
         known = np.array([[1.0, -1.0], [1.0, 1.0]])
@@ -291,7 +322,7 @@ def test_an_own_distribution_that_knows_its_contexts_makes_the_exact_setting():
     problem = fb.Linear(np.eye(2), contexts=Known([9.0, 9.0]), feature_map=fb.Identity(2, 2))
     assert fb.HiddenContextBandit(problem, max_cycles=50).exact
     env = fb.HiddenContextBandit(problem, max_cycles=50)
-    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # which needs to be shown the contexts
+    assert fb.play(env, fb.make_policy("Fed-PE"), seed=0).steps[-1] == 50  # Fed-PE needs to be shown the contexts
 
 
 def test_resampled_rewards_of_a_distribution_of_the_users_own_have_its_mean_and_variance():

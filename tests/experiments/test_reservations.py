@@ -113,7 +113,7 @@ def test_the_trial_of_a_killed_process_is_taken_over(shared: Shared) -> None:
             break
         time.sleep(0.01)
     assert len(shared.marked("begun")) == 4
-    taken = list(shared.out.rglob("*reserved-1"))  # of both policies
+    taken = list(shared.out.rglob("*reserved-1"))  # the reservations of both policies
     assert [json.loads(file.read_text())["pid"] for file in taken] == [waiting.pid] * 2
     waiting.kill()
     waiting.communicate()

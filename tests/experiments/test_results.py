@@ -83,6 +83,21 @@ def test_summary_has_a_row_per_policy(result: fb.Result) -> None:
     assert np.isnan(table["time_to_settle"]).all()
 
 
+def test_a_table_is_made_once_and_each_caller_has_a_copy(result: fb.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    result.table("curves")["regret"].clear()
+    assert len(result.table("curves")["regret"]) == len(result.table("curves")["policy"]) > 0
+    made = []
+
+    def own(result: fb.Result, kind: str, times: Any) -> dict[str, list[Any]]:
+        made.append((kind, times))
+        return {"policy": result.labels}
+
+    monkeypatch.setitem(TABLES, "own", own)
+    for kind in ("regret", "paper_regret", "regret"):
+        result.table("own", kind)
+    assert made == [("regret", None), ("paper_regret", None)]
+
+
 def test_comparisons_are_paired_and_corrected(result: fb.Result) -> None:
     table = result.table("comparisons", times=[4, 8])
     assert len(table["policy"]) == 6

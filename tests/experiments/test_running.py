@@ -22,6 +22,7 @@ from experiment_policies import small
 import fedbandit_envs as fb
 from fedbandit_envs import storage
 from fedbandit_envs.cli.main import main
+from fedbandit_envs.experiments import trials
 from fedbandit_envs.experiments.executors.local import Serial
 from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.reading import read_folder
@@ -92,6 +93,41 @@ def test_a_trial_alone_is_the_trial_of_the_whole() -> None:
     alone = fb.run(small(), executor="serial", only=[3])
     assert alone.trials == [3]
     assert alone.final("Fed-PE")[0] == whole.final("Fed-PE")[3]
+
+
+@pytest.mark.parametrize("id", sorted(set(fb.environment_ids()) - {"fedbandit/File-v0"}))  # no file is there
+def test_a_trial_does_not_depend_on_the_trials_before_it_in_the_same_process(id: str) -> None:
+    """Trials share their environments, so this fails if a reset leaves anything of the episode before."""
+    policies = ["OrchExplore"] if id == "fedbandit/SharedArms-v0" else ["Uniform", "Oracle"]
+    experiment = fb.Experiment(id, policies, {"max_cycles": 40}, trials=2)
+
+    def record_of(result: fb.Result) -> bytes:
+        return repr([(name, run["curves"].tolist()) for name, run in result.records[-1]["policies"].items()]).encode()
+
+    assert record_of(fb.run(experiment, executor="serial")) == record_of(
+        fb.run(experiment, executor="serial", only=[1])
+    )
+
+
+def test_trials_of_a_process_share_the_environments_of_their_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(id: str, **keywords: Any) -> Any:
+        made.append(keywords["observe"])
+        return fb.make(id, **keywords)
+
+    monkeypatch.setattr("fedbandit_envs.experiments.trials.make", counted)
+    arguments = {"num_agents": 3, "max_cycles": 20}
+    experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Fed-PECD", "Fed-PE", "Uniform"], arguments, trials=5)
+    fb.run(experiment, executor="serial")
+    assert sorted(made) == ["context", "distribution"]
+    fb.run(experiment.with_argument("num_agents", 4), executor="serial")  # another experiment has its own
+    assert sorted(made) == ["context", "context", "distribution", "distribution"]
+
+
+def test_a_run_leaves_no_environment_in_memory() -> None:
+    fb.run(small(trials=1), executor="serial")
+    assert trials._environment.cache_info().currsize == 0
 
 
 def test_audited_trials_carry_their_claims() -> None:

@@ -146,7 +146,7 @@ def test_the_proxy_passes_no_other_path(server_for_paths: Server, path: str) -> 
     before = server_for_paths.programs.log("superlink", 10**6)
     assert server_for_paths.status(path) in (400, 403, 404)
     assert server_for_paths.programs.log("superlink", 10**6) == before  # the SuperLink has not seen it
-    assert server_for_paths.status("/v1/fleet/activate-node") in (400, 401, 415, 422)  # which the SuperLink answers
+    assert server_for_paths.status("/v1/fleet/activate-node") in (400, 401, 415, 422)  # the SuperLink answers these
 
 
 @pytest.fixture(scope="module")

@@ -167,7 +167,7 @@ def test_no_message_holds_features_contexts_rewards_or_actions(policy: str) -> N
         hidden += [feedback.explored_sums, feedback.played_sums]
         hidden += [feedback.explored_sums / feedback.explored.clip(min=1)]
     secrets = np.unique(np.concatenate([array.ravel() for array in hidden]))
-    secrets = secrets[~np.isin(secrets, (0.0, 1.0))]  # which occur everywhere
+    secrets = secrets[~np.isin(secrets, (0.0, 1.0))]  # zeros and ones occur everywhere
     loop = Loop(of, [[0], [1, 2]])
     federated(loop)
     crossed = {name.partition("/")[2] for _, packet in loop.sent + loop.answered for name in packet}

@@ -13,7 +13,7 @@ from fedbandit_envs.ties import TIE, first_largest
         ([0.5, 1.0, 1.0 + 1e-15], 1),
         ([1.0, 1.0 + 1e-6, 0.5], 1),  # a difference that means something
         ([1e-30, 2e-30, 0.0], 1),  # the tolerance is relative
-        ([-100.0, 1e-9, 2e-9], 1),  # and relative to the largest magnitude
+        ([-100.0, 1e-9, 2e-9], 1),  # a tie is relative to the largest magnitude
         ([-np.inf, 2.0, 2.0 + 1e-15], 1),
         ([-np.inf, 2e-9, 4e-9], 2),  # what can't be chosen has no magnitude
         ([0.0, 0.0, 0.0], 0),

@@ -23,8 +23,8 @@ def private_fed_lin_ucb(problem, noise, *, every, shift, scale, alpha, bound):
     rows, ones, levels = np.arange(M), np.ones(M), (T // every).bit_length()
     ridge, release = start(M, 1, d, shift), 0
     new = np.zeros((M, 1, d, d)), np.zeros((M, 1, d))
-    held = np.zeros((levels, M, 1, d, d)), np.zeros((levels, M, 1, d))  # by agents
-    nodes = np.zeros((levels, 1, 1, d, d)), np.zeros((levels, 1, 1, d))  # by the server, summed over agents
+    held = np.zeros((levels, M, 1, d, d)), np.zeros((levels, M, 1, d))  # what agents hold
+    nodes = np.zeros((levels, 1, 1, d, d)), np.zeros((levels, 1, 1, d))  # what the server holds, summed over agents
     played = Played(np.zeros((T, M), dtype=int))
     for t in range(T):
         settings = {"num_agents": M, "dim": d, "scale": scale, "alpha": alpha, "theta_bound": bound}

@@ -446,7 +446,7 @@ def fed_pecd(
 
 
 def enhanced_widths(
-    r: Sequence[float],  # of one agent and arm in phases 1, 2, ..., p
+    r: Sequence[float],  # those of one agent and arm in phases 1, 2, ..., p
     norms: Sequence[float],  # ||psi||_V likewise
     M: int,
     K: int,
@@ -574,7 +574,7 @@ def dis_lin_ucb(
     if D is None:
         D = T * math.log(M * T) / (K * d * M)
 
-    def beta(log_det: float) -> float:  # of one block; det(V)^(1/2) K / delta, under the logarithm
+    def beta(log_det: float) -> float:  # for one block; det(V)^(1/2) K / delta, under the logarithm
         return R * math.sqrt(2 * (log_det / 2 - math.log(delta / K))) + B
 
     def log_det(S: Array) -> float:  # over all blocks of I + S

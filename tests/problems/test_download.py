@@ -46,7 +46,7 @@ def server(monkeypatch):
     monkeypatch.setattr(module, "MOVIELENS_SHA256", sha256(ARCHIVE))
     monkeypatch.setattr(module, "RATINGS_SHA256", sha256(RATINGS))
     yield running
-    gc.collect()  # so that sockets which pooch left open are not found in another test
+    gc.collect()  # sockets that pooch left open must not be found in another test
     running.close()
 
 

@@ -25,7 +25,7 @@ from fedbandit_envs.envs.episode import Episode
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.protocol.plans import Plan
 
-COPIES = 3000  # of each of two agents
+COPIES = 3000  # so often each of two agents is there
 THETA = np.array([[0.5, 0.1], [0.2, 0.4], [0.3, 0.3]])
 
 
@@ -144,7 +144,7 @@ def assert_same_law(one, other):
 
 @pytest.mark.parametrize(("kind", "map_name", "context", "rewards"), ALLOWED)
 def test_a_plan_and_its_steps_have_the_same_law(kind, map_name, context, rewards, monkeypatch):
-    monkeypatch.setattr("fedbandit_envs.contexts.rewards._CHUNK", 5)  # so that plans are drawn in several chunks
+    monkeypatch.setattr("fedbandit_envs.contexts.rewards._CHUNK", 5)  # plans are then drawn in several chunks
     instance = make(kind, map_name, context, rewards)
     many = copies(instance)
     by_plan, by_step = pulled(many, seed=11), stepped(many, seed=12)

@@ -104,6 +104,13 @@ class TestPlan:
         assert_refused(lambda: replace(checked, arm=np.array([2])), "plan.arm: expected arms from 0 to 1, got 2 to 2")
         assert_refused(lambda: checked.checked(2, 2), "plan.explore: expected an array of shape (2, 2)")
 
+    @pytest.mark.parametrize("explore", [np.array([1, 0]), np.int64(3), None, [[1], [1, 2]]])
+    def test_a_checked_plan_has_a_row_for_each_agent(self, explore):
+        assert_refused(lambda: CheckedPlan(explore, np.array([0]), 2), "plan.explore: expected an array of shape")
+
+    def test_a_checked_plan_shows_what_it_was_made_of(self):
+        assert repr(plan([[1, 0]], [0], 1).checked(1, 2)) == "CheckedPlan(explore=int64[1, 2], arm=int64[1], length=1)"
+
     def test_a_checked_plan_that_is_cut_is_checked(self):
         cut = plan([[3, 2]], [0], 9).checked(1, 2).cut(4)
         assert isinstance(cut, CheckedPlan)

@@ -205,8 +205,33 @@ def test_a_figure_of_one_s_own_is_an_entry_of_the_table(
     fb.run(small(trials=1), tmp_path, "serial")
     assert main(["plot", str(tmp_path), "--figure", "worst", "--format", "png"]) == 0
     assert (tmp_path / "worst.png").exists()
-    with pytest.raises(ValueError, match="log: expected a figure that takes it, got 'worst', which takes result, kind"):
+    with pytest.raises(ValueError, match="log: expected a figure that takes it, got 'worst', which takes none"):
         plotting.draw("worst", result, log="x")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--size", "5x4"), ("--log-axes", "x"), ("--title", "mine")])
+def test_all_figures_are_drawn_each_with_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    monkeypatch.setitem(plotting.FIGURES, "worst", worst_agents)
+    fb.run(small(trials=1), tmp_path, "serial")
+    assert main(["plot", str(tmp_path), option, value, "--format", "svg"]) == 0
+    assert {path.stem for path in tmp_path.glob("*.svg")} == set(plotting.FIGURES)
+    without = ["differences", "worst"] if option == "--log-axes" else ["worst"]
+    notes = [f"note: {name} is drawn without {option}, which it does not take" for name in without]
+    assert capsys.readouterr().err.splitlines() == notes
+
+
+def test_a_figure_of_one_s_own_may_take_all_keywords(result: fb.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def mine(result: fb.Result, *, kind: str, **keywords: Any) -> Any:
+        given.update(keywords)
+        return plotting.blank()[0]
+
+    monkeypatch.setitem(plotting.FIGURES, "mine", mine)
+    plotting.draw("mine", result, size=(5, 4), log="x")
+    assert given == {"size": (5, 4), "log": "x"}
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -412,8 +437,10 @@ def test_differences_are_those_of_pairs_to_the_least_regret_of_a_rival(result: f
         assert pytest.approx(mean) in [
             line.get_xdata()[0] for line in axes.lines if list(line.get_ydata()) == [row] and line.get_marker() != "|"
         ]
-    with pytest.raises(ValueError, match="can be negative"):
-        plotting.differences(result, log="x")
+    with pytest.raises(
+        ValueError, match="log: expected a figure that takes it, got 'differences'"
+    ):  # some are negative
+        plotting.draw("differences", result, log="x")
 
 
 def test_differences_of_one_trial_have_no_bars() -> None:

@@ -66,7 +66,7 @@ def key(browser: Browser, label: str) -> str:
 def test_the_page_complains_about_nothing_and_asks_for_nothing(browser: Browser, file: Path) -> None:
     assert browser.requests == [file.resolve().as_uri()]
     assert browser.errors == []
-    assert len(shown(browser, "figure")) == 5  # of each kind and scale one
+    assert len(shown(browser, "figure")) == 5  # one of each kind and scale
 
 
 def test_the_browser_sees_errors_and_requests(browser: Browser, tmp_path: Path) -> None:

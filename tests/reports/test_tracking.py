@@ -49,7 +49,7 @@ def same(read: list[tuple[int, float]], expected: list[tuple[int, float]]) -> bo
 
 
 @pytest.mark.tensorboard
-@pytest.mark.filterwarnings("ignore")  # of other libraries
+@pytest.mark.filterwarnings("ignore")  # other libraries warn
 def test_tensorboard_shows_every_run(result: fb.Result, tmp_path: Path) -> None:
     installed("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import TENSORS, EventAccumulator

@@ -197,6 +197,18 @@ def test_a_ledger_prints_its_totals():
     )
 
 
+def test_a_copy_of_a_ledger_bounds_its_memory_as_the_ledger_does():
+    carrier, mask = channel(2), np.ones((2, 2**15), dtype=bool)  # 2**16 bytes: half of what may wait
+    mask[0, 0] = False
+    message = Message("x", {"a": np.ones((2, 2**15))}, np.arange(2), {"a": mask})
+    carrier.up([message], step=0)
+    copied = carrier.ledger.copy()
+    for ledger in (carrier.ledger, copied):
+        ledger.charge(message, "up")
+        assert not ledger._waiting
+        assert column(ledger, "scalars_up") == [2**16 - 2, 2**16]
+
+
 def test_messages_of_ever_new_shapes_are_counted_right_in_bounded_memory():
     carrier, expected = channel(4), np.zeros(4, dtype=int)
     rng = np.random.default_rng(0)

@@ -63,7 +63,7 @@ def test_a_lost_report_is_neither_seen_by_the_server_nor_charged(name: str) -> N
     ups = [exchange.up for exchange in history.exchanges if exchange.up is not None]
     assert ups[0].agents is not None
     assert ups[2].agents is not None
-    if name != "DisLinUCB":  # in which not all speak at once
+    if name != "DisLinUCB":  # its agents do not all speak at once
         assert ups[0].agents.tolist() == [0, 2, 3, 4, 5]
         assert ups[2].agents.tolist() == [0, 2, 3, 5]
     assert history.ledger.messages_up == sum(len(up.agents) for up in ups if up.agents is not None)

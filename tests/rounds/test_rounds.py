@@ -12,6 +12,7 @@ from scripted import ScriptedBandit, table
 
 import fedbandit_envs as fb
 from fedbandit_envs import storage
+from fedbandit_envs.protocol.plans import Feedback
 
 SMALL = {"num_agents": 3, "num_arms": 2, "dim": 2}
 
@@ -279,12 +280,31 @@ class TestWrappers:
             ({"arm": np.zeros(3)}, "feedback.arm: expected whole numbers of shape (3,)"),
             ({"arm": np.zeros(4, dtype=int)}, "feedback.arm: expected whole numbers of shape (3,)"),
             ({"explored": np.full((3, 2), -1)}, "feedback.explored: expected numbers from 0"),
-            ({"explored": [[0, 0]] * 3}, "feedback.explored: expected whole numbers of shape (3, 2), got list"),
+            ({"explored": [[0, 0]] * 3}, "feedback.explored: expected whole numbers of shape (3, 2), got [[0, 0]"),
+            ({"played": np.full(3, 10**6)}, "feedback: expected 1 pulls of each agent, as planned, got 1000000"),
+            ({"explored": np.full((3, 2), 2**63 - 1), "played": np.full(3, 3)}, "feedback: expected 1 pulls"),
+            ({"played_sums": np.array([1.0, np.nan, 0.0])}, "feedback.played_sums: expected finite numbers, got nan"),
+            ({"played_sums": np.zeros((3, 1))}, "feedback.played_sums: expected floating-point numbers of shape (3,)"),
+            ({"explored_sums": np.full((3, 2), np.inf)}, "feedback.explored_sums: expected finite numbers, got inf"),
+            ({"explored_sums": None}, "feedback.explored_sums: expected floating-point numbers of shape (3, 2)"),
+            ({"features": np.zeros((2, 2))}, "feedback.features: expected floating-point numbers of shape (3, 2)"),
         ],
     )
     def test_feedback_that_can_not_be_is_refused(self, wrong, part):
         env = self.Meddling(make(horizon=4), lambda env, plan: replace(env.pull(plan), **wrong))
         assert_refused(lambda: fb.play(env, Scripted(play_first)), part)
+
+    def test_rewards_that_can_not_be_are_refused_for_the_plan_itself(self):
+        def change(env, plan):
+            return Feedback.of(plan, np.zeros((3, 2)), np.array([0.0, np.nan, 0.0]))
+
+        env = self.Meddling(make(horizon=4), change)
+        assert_refused(lambda: fb.play(env, Scripted(play_first)), "feedback.played_sums: expected finite numbers")
+
+    @pytest.mark.parametrize("answer", [None, [1.0, 2.0, 3.0]])
+    def test_what_is_no_feedback_is_refused(self, answer):
+        env = self.Meddling(make(horizon=4), lambda env, plan: answer)
+        assert_refused(lambda: fb.play(env, Scripted(play_first)), "pull: expected a Feedback, got", "Feedback.of")
 
     def test_what_was_pulled_in_place_of_the_plan_counts(self):
         def change(env, plan):

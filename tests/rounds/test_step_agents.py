@@ -32,7 +32,7 @@ def curved(contexts):
     return np.stack([contexts, contexts**2, np.sin(contexts), 1 - contexts], axis=-2)
 
 
-LAWS = {  # of rewards: each is drawn in another way
+LAWS = {  # the laws of rewards: each is drawn in another way
     "one noise for all": make,
     "resampled Gaussian": lambda horizon: make(horizon, context="resampled", context_std=0.3),
     "resampled discrete": lambda horizon: shared_accounts(horizon, context="resampled"),

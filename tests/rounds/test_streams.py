@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from histories import assert_same_run
 from refusals import assert_refused
 
 import fedbandit_envs as fb
@@ -31,15 +32,6 @@ CASES = [(change, name) for change in CHANGES for name in POLICIES if change == 
 def make(change, steps=300, **more):
     more = {"num_agents": 5, "num_arms": 4, "noise_std": 0.3, **CHANGES[change], **more}
     return fb.make("fedbandit/Synthetic-v0", max_cycles=steps, **more)
-
-
-def assert_same_run(one, other):
-    assert one.steps.tolist() == other.steps.tolist()
-    assert one.pulls.tobytes() == other.pulls.tobytes()
-    for kind in KINDS:
-        assert one.regret(kind).tobytes() == other.regret(kind).tobytes()
-    for count in ("rounds", "messages", "scalars", "bytes_up", "bytes_down"):
-        assert getattr(one.ledger, count) == getattr(other.ledger, count)
 
 
 @pytest.mark.parametrize(("change", "name"), CASES)
@@ -245,8 +237,10 @@ def test_agents_that_never_speak_hear_nothing():
     assert_refused(lambda: side.hear(fb.Message("call")), "hear: ", "define hear(down)")
 
 
-@pytest.mark.parametrize("name", ["Fed-PECD", "Fed-CI"])
-@pytest.mark.parametrize("change", ["streaming", "pieces"])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("Fed-PECD", "streaming"), ("Fed-PECD", "pieces"), ("Fed-CI", "pieces"), ("Theta-Told", "streaming")],
+)
 def test_phased_policies_are_refused_with_what_to_take_instead(name, change):
     assert_refused(
         lambda: fb.play(make(change), fb.make_policy(name), seed=0), "policy: ", "contexts which change", "KK-UCB"

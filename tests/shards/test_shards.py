@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
-from histories import assert_same_history
+from histories import assert_same_run
 from playable import home
 
 import fedbandit_envs as fb
@@ -21,18 +21,6 @@ from fedbandit_envs.testing.comparing import first_difference
 
 NAMES = sorted(point.name for point in entry_points(group="fedbandit.policies"))
 POLICIES = [name for name in NAMES if not policy_class(name).shares_arms]
-
-
-def assert_same_run(one, two):
-    assert_same_history(one, two)
-    for name in ("admitted", "recommended"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name), strict=True)
-    for tables, others in ((one.gaps, two.gaps), (one.summed, two.summed)):
-        assert list(tables) == list(others)
-        for kind, table in tables.items():
-            np.testing.assert_array_equal(table, others[kind], err_msg=kind, strict=True)
-    assert one.constants == two.constants
-    assert one.faults == two.faults
 
 
 def played(env, name, shards, executor="serial", **how):
@@ -133,7 +121,7 @@ def test_the_next_episode_follows_as_it_does_in_one_process():
     one, two = (fb.make("Synthetic", num_agents=4, max_cycles=40) for _ in range(2))
     for seed in (1, None, None):
         other = fb.play(two, policy, seed=seed, shards=2, executor="serial")
-        assert_same_history(fb.play(one, policy, seed=seed), other)
+        assert_same_run(fb.play(one, policy, seed=seed), other)
 
 
 @pytest.mark.parametrize("settings", [{}, {"context": "resampled"}, {"error": "classical"}])

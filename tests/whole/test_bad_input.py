@@ -283,7 +283,7 @@ def test_rows_that_share_a_problem_do_not_reset_alone():
 PLANS = {
     "too long": (fb.Plan.play(np.zeros(3, int), 3, 4), "at most the 2 steps left", "got 4"),
     "more exploration than steps": (fb.Plan(np.ones((3, 3), int), np.zeros(3, int), 2), "explore", "got 3"),
-    "of other agents": (fb.Plan.play(np.zeros(2, int), 3), "(3, 3)", "(2, 3)"),
+    "of other agents": (fb.Plan.play(np.zeros(2, int), 3), "(3, 3)", "int64[2, 3]"),
     "arm too far": (fb.Plan.play(np.array([0, 3, 0]), 3), "from 0 to 2", "3"),
     "negative pulls": (fb.Plan(np.full((3, 3), -1), np.zeros(3, int), 2), "at least 0", "-1"),
     "floats": (fb.Plan(np.zeros((3, 3)), np.zeros(3, int), 2), "whole numbers", "float64"),

@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
-from histories import assert_same_history
+from histories import assert_same_history, assert_same_run, flat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from playable import D, K, M, home
@@ -67,30 +67,6 @@ def scripted(name, rewards):
 def play(env, name, **how):
     """A run on a ring, which only policies that talk to peers use."""
     return fb.play(env, fb.make_policy(name), **{"network": "ring", **how})
-
-
-def flat(tree, prefix=""):
-    leaves = {}
-    for key, value in tree.items():
-        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return leaves
-
-
-def assert_same_turn(one, two, tolerance=None):
-    one, two = flat(one.tree()), flat(two.tree())
-    assert one.keys() == two.keys()
-    for name, value in one.items():
-        if tolerance is None:
-            np.testing.assert_array_equal(value, two[name], err_msg=name, strict=isinstance(value, np.ndarray))
-        else:
-            np.testing.assert_allclose(value, two[name], rtol=tolerance, atol=tolerance, err_msg=name)
-
-
-def assert_same_run(one, two):
-    """Bit for bit: checkpoints, ledger, and every plan, feedback and message."""
-    assert_same_history(one, two)
-    for turn, other in zip(one.exchanges, two.exchanges, strict=True):
-        assert_same_turn(turn, other)
 
 
 @every_policy

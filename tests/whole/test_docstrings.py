@@ -1,7 +1,9 @@
 """Every example in a docstring of the packages does what it says."""
 
 import doctest
+import inspect
 from importlib import import_module
+from itertools import takewhile
 from pkgutil import walk_packages
 from types import FunctionType, ModuleType
 
@@ -41,6 +43,26 @@ def test_every_public_class_and_function_shows_how_it_is_used(package: ModuleTyp
     without = {name for name, text in documented.items() if ">>>" not in text}
     assert without - ERRORS - NEEDS_TORCH == set()
     assert {name for name, text in documented.items() if not text.split("\n")[0].endswith(".")} == set()
+
+
+def prose(thing: object) -> list[str]:
+    """The lines of a docstring before its Args and its example."""
+    lines = takewhile(lambda line: not line.startswith((">>>", "Args:")), inspect.getdoc(thing).splitlines())
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_public_class_says_in_three_lines_or_more_what_it_is_for(package: ModuleType) -> None:
+    classes = {name: thing for name in package.__all__ if isinstance(thing := getattr(package, name), type)}
+    short = {name for name, one in classes.items() if len(prose(one)) < 3 and not issubclass(one, Exception)}
+    assert short == set()  # an exception says in one sentence when it is raised
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_public_function_explains_what_it_takes(package: ModuleType) -> None:
+    functions = {name: thing for name in package.__all__ if isinstance(thing := getattr(package, name), FunctionType)}
+    takes = {name: function for name, function in functions.items() if inspect.signature(function).parameters}
+    assert {name for name, function in takes.items() if "Args:" not in (function.__doc__ or "")} == set()
 
 
 def test_examples_are_found() -> None:

@@ -20,7 +20,7 @@ def scripted(seed, *key):
     return float(np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))).normal())
 
 
-class ScriptedBandit(fb.HiddenContextBandit):
+class PaidByPhase(fb.HiddenContextBandit):
     """Rewards by script: of the index-th exploration pull in a phase, or of a step."""
 
     def __init__(self, problem, reward, **keywords):
@@ -77,7 +77,7 @@ def environment(psi, horizon, reward, hidden):
     contexts = fb.Gaussian(flat, std=0.1) if hidden else fb.PointMass(flat)
     theta = np.ones((num_arms, dim))
     problem = fb.Linear(theta, contexts=contexts, feature_map=fb.Table(num_arms, dim))
-    return ScriptedBandit(problem, reward, max_cycles=horizon)
+    return PaidByPhase(problem, reward, max_cycles=horizon)
 
 
 def fast_run(env, policy):

@@ -18,7 +18,7 @@ from fedbandit_agents import phases
 from fedbandit_envs.experiments.progress import progress_bar
 
 ROOT = Path(__file__).parents[2]
-TWO_LINES = 300  # characters
+TWO_LINES = 260  # characters
 
 
 def things() -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_widths_cover_and_covered_runs_keep_every_promise(name, problem, paramet
     assert np.mean(covered) >= 0.9
     assert all(report[ERROR].claimed for report in audits)
     assert all(report.ok for report, fine in zip(audits, covered, strict=True) if fine)
-    assert np.mean([history.active[-1].mean() for history in histories]) < 3  # of 4: there was something to lose
+    assert np.mean([history.active[-1].mean() for history in histories]) < 3  # not 4: there was something to lose
 
 
 def test_widths_of_the_lemmas_do_not_cover_a_fixed_hidden_context():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "scripts" / "examples"
-MODULES = {"sb3": "stable_baselines3", "rllib": "ray.rllib"}  # where they are not called as the extra is
+MODULES = {"sb3": "stable_baselines3", "rllib": "ray.rllib"}  # only those that are not called as the extra is
 
 
 def run(name: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -72,7 +72,7 @@ def _archive(place: Path) -> Path:
     needs("pooch", extra="data", instead="get the zip file by other means and use the u.data in it")
     import pooch
     from requests.exceptions import RequestException
-    from urllib3.exceptions import HTTPError  # which requests does not translate when the answer itself is read
+    from urllib3.exceptions import HTTPError  # requests does not translate it when the answer itself is read
 
     try:
         return Path(pooch.retrieve(MOVIELENS_URL, MOVIELENS_SHA256, fname="ml-100k.zip", path=place, downloader=_fetch))
