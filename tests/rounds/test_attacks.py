@@ -297,7 +297,7 @@ def survives(policy: fb.Policy, problem: str, case: int) -> bool:
 
 @pytest.mark.parametrize("name", TALKING)
 def test_no_run_ends_wrongly_and_no_honest_agent_is_refused_whatever_is_reported(name: str) -> None:
-    """A crash of any side is a failure of the test. The study plays 60 cases of each."""
+    """A crash of any side is a failure of the test. A slow test plays 13 more cases of each."""
     played_some = [survives(fb.make_policy(name), problem, case) for problem in ATTACKED for case in range(2)]
     assert any(played_some)
 
