@@ -8,8 +8,9 @@ import numpy as np
 
 from fedbandit_agents.linear.ridge import Ridge, choose, from_sums
 from fedbandit_agents.linear.widths import hidden_scale
+from fedbandit_agents.phased.plausibility import absurd_length, absurd_reward
 from fedbandit_baselines.peer_agents import PeerAgents
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import Policy
@@ -116,11 +117,19 @@ class DCBAgents(PeerAgents):
         self.queue = np.concatenate([self.queue, entry[:, None]], axis=1)
         return Message("queue", {"queue": self.queue}, self.view.agents)
 
+    def _possible(self, queue: FloatArray) -> BoolArray:
+        """Whether no entry of a queue is larger than any honest agent's, by far; a false queue is not heard, (n,)."""
+        constants = self.view.constants
+        most = np.full(queue.shape[-1], constants.num_agents * absurd_length(constants) ** 2)
+        most[-1] = constants.num_agents * absurd_length(constants) * absurd_reward(constants)
+        return np.asarray((np.abs(queue) <= most).all(axis=(1, 2, 3, 4)))
+
     def hear(self, down: Message | None) -> None:
         """Average the queue with that of another agent; what is old enough is used from now on."""
         if down is not None:
-            self.queue += down["queue"][:, 0]  # 0 for those who have heard nobody
-            self.queue *= np.where(down.present["queue"], 0.5, 1.0)[..., None, None, None]
+            heard = down.present["queue"] & self._possible(down["queue"][:, 0])[:, None]
+            self.queue += np.where(heard[..., None, None, None], down["queue"][:, 0], 0)
+            self.queue *= np.where(heard, 0.5, 1.0)[..., None, None, None]
         if self.queue.shape[1] > longest_queue(self.view.constants.num_agents, self.steps):
             self.known = self.known + self.queue[:, 0]
             self.queue = self.queue[:, 1:]

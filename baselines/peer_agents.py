@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedbandit_agents.phased.plausibility import absurd_reward
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
@@ -60,13 +61,20 @@ class PeerAgents(AgentSide):
     def received(self, down: Message | None, name: str, own: FloatArray) -> tuple[FloatArray, BoolArray]:
         """The rows (n, D, k) of the neighbours, and which of them arrived, (n, D); a lost round brings none.
 
+        Rows with numbers that no honest agent sends, by far, count as lost: what is mixed would carry them on.
+
         Args:
             down: what arrived; None: nothing.
             name: the name of the array.
             own: (n, k) the agents' own rows.
         """
         if down is not None:
-            return down[name], down.present[name]
+            constants = self.view.constants
+            most = constants.horizon * constants.num_agents * absurd_reward(constants)
+            possible = (np.abs(down[name]) <= most).all(axis=2)
+            if possible.all():
+                return down[name], down.present[name]
+            return np.where(possible[..., None], down[name], 0), down.present[name] & possible
         arrived = np.zeros((len(own), self.network.largest_degree), dtype=bool)
         return np.zeros((*arrived.shape, own.shape[1])), arrived
 

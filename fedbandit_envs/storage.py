@@ -8,11 +8,13 @@ A member of its own, `provenance`, can say where the content comes from; it is n
 import contextlib
 import io
 import json
+import lzma
 import os
 import secrets
 import struct
 import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from numpy.typing import NDArray
 _TREE = "tree"
 _PROVENANCE = "provenance"
 _OVERHEAD = 100_000  # more bytes than a member has beside its content
-_UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't read
+#: What zipfile, numpy and json raise at bytes that they can't read.
+UNREADABLE = (
     OSError,
     LookupError,
     TypeError,
@@ -34,6 +37,8 @@ _UNREADABLE = (  # what zipfile, numpy and json raise at bytes that they can't r
     OverflowError,
     SyntaxError,
     struct.error,
+    zlib.error,
+    lzma.LZMAError,
     tokenize.TokenError,
     zipfile.BadZipFile,
 )
@@ -94,7 +99,7 @@ def _read_members(path: Path) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except _UNREADABLE:
+    except UNREADABLE:
         members = []
     if size > sum(member.file_size for member in members) + _OVERHEAD * (1 + len(members)):
         raise StoredFileError(
@@ -104,9 +109,16 @@ def _read_members(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def read_whole(path: Path) -> bytes:
-    """The content of a file; `StoredFileError` where the path leads to something else, such as a device."""
+def read_whole(path: Path, most: int | None = None) -> bytes:
+    """The content of a file; `StoredFileError` where the path leads to something else, such as a device.
+
+    Args:
+        path: the file.
+        most: the largest number of bytes that it may have, beyond which it is refused unread; None: any.
+    """
     check_regular(path)
+    if most is not None and (size := path.stat().st_size) > most:
+        raise StoredFileError(f"{path}: expected at most {most:,} bytes, got {size:,}; delete it or move it away")
     return path.read_bytes()
 
 
@@ -177,7 +189,7 @@ def _parsed(content: bytes, source: str) -> tuple[dict[str, Any], dict[str, str]
             raise ValueError(f"tree: expected names with values, got {type(tree).__name__}")
         if members:
             raise ValueError(f"arrays: expected those of its tree, got {', '.join(members)} too")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoredFileError(
             f"{source}: expected a file written by this program, got one that is torn or foreign ({error}); delete it "
             "or move it away"
@@ -192,7 +204,7 @@ def arrays_of(content: bytes, source: str) -> dict[str, NDArray[Any]]:
     """
     try:
         return _members(content)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoredFileError(
             f"{source}: expected arrays of plain numbers and texts as numpy.savez writes them, got a file that is torn "
             f"or foreign ({error})"

@@ -15,6 +15,7 @@ from fedbandit_agents.inference.intervals import (
     spread_of_features,
 )
 from fedbandit_agents.inference.pull_counts import levelled, resting_pulls
+from fedbandit_agents.phased.plausibility import absurd_length, absurd_reward, largest_mean, too_large
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -246,6 +247,21 @@ class PoolingServer(ServerSide):
 
     def __init__(self, policy: FedCIElimination, constants: Constants):
         self.policy, self.constants = policy, constants
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Means, features and proxies of features that can't be."""
+        found = super().refuses(up)
+        assert up.agents is not None
+        largest, longest = largest_mean(self.constants), self.constants.longest or absurd_length(self.constants)
+        mean = absurd_reward(self.constants)
+        if largest is not None:
+            mean = largest + 6 * math.sqrt(self.policy.noise_proxy(self.constants))
+        most = {"means": mean, "psi": longest * (1 + 1e-9)}
+        if "spread" in up.arrays:
+            most["spread"] = absurd_length(self.constants) ** 2
+            negative = up.agents[(up["spread"] < 0).any(axis=1)]
+            found = dict.fromkeys(negative.tolist(), "sent a negative proxy in spread") | found
+        return too_large(up, most) | found
 
     def answer(self, up: Message) -> Message | None:
         """theta, the upper triangle of V, and the bounds on ||theta_a|| where no proxy of the biases is known."""

@@ -26,7 +26,7 @@ from fedbandit_agents.inference.context_bias import (
 )
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_agents.inference.scale import own_variance
+from fedbandit_agents.inference.scale import LEAST_SIGMA, own_variance, scale_of
 from fedbandit_agents.phased.estimation import inner_products, local_estimate
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
@@ -39,8 +39,6 @@ from fedbandit_envs.ties import JUST_WHOLE
 _NEWS = 0.1
 # Inferred features that are shorter than this, in units of ||psi||, would not show a direction.
 _LEAST_LENGTH = 1e-6
-# The least noise scale, in units of theta. With less noise an own share can't be told from the whole in 64 bits.
-_LEAST_SIGMA = 1e-4
 
 
 class InferringAgents(AgentSide):
@@ -92,7 +90,7 @@ class InferringAgents(AgentSide):
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance * own[..., None], prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own * self.spread**2  # (n, K)
-        sigma2 = np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
+        sigma2 = np.maximum(self.sigma**2, (LEAST_SIGMA * self.scale) ** 2)
         self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
     def prior_belief(self) -> Belief:
@@ -143,7 +141,7 @@ class InferringAgents(AgentSide):
             self.told = True
             self.theta = np.tile(centre, (len(self.theta), 1))
             self.V = np.tile(variance * np.eye(len(centre)), (len(self.theta), 1, 1))
-            self.scale = np.full(self.scale.shape, np.sqrt(variance + np.einsum("d,d->", centre, centre) / len(centre)))
+            self.scale = np.full(self.scale.shape, scale_of(centre, float(down["width"][0])))
             return
         heard = down.present["theta"]
         rows, columns = np.triu_indices(self.theta.shape[1])

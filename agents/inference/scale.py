@@ -15,6 +15,12 @@ from fedbandit_envs.contexts.roots import inverse_root
 _SWEEPS = 8
 # A first value that is larger than this many medians of its arm counts as if it were that large: it may be false.
 _MOST_MEDIANS = 6.0
+#: The least noise scale, in units of theta. With less noise an own share can't be told from the whole in 64 bits.
+LEAST_SIGMA = 1e-4
+# Values up to this one stand for 0.
+_ZERO = 1e10 * NOTHING
+# So large a share of an arm's first values must not be 0, else the median is taken over all arms.
+_ENOUGH = 0.25
 # The least noise of the first values, in units of their scale.
 _LEAST_NOISE = 1e-4
 # The least width, in noise scales of one pull: rewards of 0 or 1 may all be 0 at first.
@@ -37,6 +43,15 @@ def own_variance(pulls: IntArray, sums: FloatArray, squares: FloatArray, sigma: 
     means = sums / pulls.clip(min=1)
     variance = (np.maximum(means**2, (_LEAST_WIDTH * sigma) ** 2) / squares).max(axis=1, keepdims=True)
     return np.where(variance > 0, variance, 1.0)  # any scale will do where all rewards are 0, without noise
+
+
+def scale_of(centre: FloatArray, width: float) -> float:
+    """The root mean square of the entries of theta_a ~ N(m, s^2 I).
+
+    >>> scale_of(np.array([0.0, 0.0]), width=3.0), scale_of(np.array([1.0, 7.0]), width=0.0)
+    (3.0, 5.0)
+    """
+    return float(np.sqrt(width**2 + np.einsum("d,d->", centre, centre) / len(centre)))
 
 
 def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tuple[FloatArray, float]:
@@ -80,6 +95,14 @@ def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tu
     return centre, float(np.sqrt(width + np.einsum("dd->", spread) / d))
 
 
+def notable(values: FloatArray, present: BoolArray) -> BoolArray:
+    """Which of the values (M, K) that are present are not 0: a mean reward of 0 is sent as a tiny value.
+
+    The others say nothing about how large values usually are, where rewards are 0 or 1 for example.
+    """
+    return np.asarray(present & (np.abs(values) > _ZERO))
+
+
 def variance_given_sums(gram: FloatArray, moments: FloatArray, noise: FloatArray) -> FloatArray:
     """s^2 (n, 1) of theta_a ~ N(0, s^2 I), by empirical Bayes: it covers the most unusual of the theta_a that are seen.
 
@@ -114,8 +137,12 @@ def _most(values: FloatArray, seen: BoolArray, otherwise: FloatArray) -> FloatAr
 
 
 def _tamed(values: FloatArray, present: BoolArray) -> FloatArray:
-    """The values (M, K), none of them larger than some medians of its arm."""
+    """The values (M, K), none of them larger than some medians of its arm, or of all arms where most of its are 0."""
+    counted = notable(values, present)
     most = np.full(values.shape[1], np.inf)
-    for arm in np.flatnonzero(present.any(axis=0)):
-        most[arm] = _MOST_MEDIANS * np.median(values[present[:, arm], arm])
+    if counted.any():
+        most[:] = _MOST_MEDIANS * np.median(values[counted])
+    few = np.count_nonzero(counted, axis=0) < _ENOUGH * np.count_nonzero(present, axis=0)
+    for arm in np.flatnonzero(counted.any(axis=0) & ~few):
+        most[arm] = _MOST_MEDIANS * np.median(values[counted[:, arm], arm])
     return np.minimum(values, np.where(most > 0, most, np.inf))

@@ -16,6 +16,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.roots import eigen, inverse_root
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import ServerSide
 
 # A negative eigenvalue of a precision is rounding if it is smaller than this share of the largest.
@@ -44,6 +45,8 @@ class SiteServer(WeightedServer):
         """What all others say, to each agent, about the arms with news; other reports are answered as they were."""
         if up.kind != "sites":
             return super().answer(up)
+        if not self.width:
+            raise ProtocolError("message: expected 'first' before 'sites', got none")
         assert up.agents is not None
         d, (M, num_arms) = self.constants.dim, self.weights.shape
         if not self.site_shift.shape[2]:

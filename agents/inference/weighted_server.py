@@ -1,15 +1,18 @@
 """The server of context inference, which the policies of this folder share."""
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbandit_agents.inference.scale import common_prior
+from fedbandit_agents.inference.scale import LEAST_SIGMA, common_prior, notable, scale_of
 from fedbandit_agents.phased.estimation import unit_vectors
-from fedbandit_envs.arrays import BoolArray, FloatArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.overflow import LARGEST_NUMBER
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import ServerSide
 
 if TYPE_CHECKING:
@@ -21,11 +24,16 @@ _WORTH_OF_WEIGHTS = 10.0
 MOST_MEDIANS = 4.0
 # A report that is off by more than this many standard deviations loses weight, with the square of the excess.
 TRUSTED = 3.0
+# No agent counts for more than this many times what one of the `_HONEST` agents with the least weights counts for.
+_MOST_SHARES = 4.0
+_HONEST = 0.8
 # How often all reports are weighted anew by how far they are from the fit before.
 JUDGEMENTS = 2
 MEDIAN_OF_CHI_SQUARE = 0.455  # that with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
+# The weights of no report add up to more than this many times what T pulls, or the median of all agents, allow.
+_MOST_WEIGHT = 10.0
 # The spread of mu as it was told counts as this many residuals, beside those of the agents.
 _WORTH_OF_MU = 5.0
 # The least and the largest factor on the variances of mu.
@@ -62,12 +70,14 @@ class WeightedServer(ServerSide):
             sigma = self.policy.assumed_sigma(self.constants)
             self.centre, self.width = common_prior(up["theta"], up["weight"], sigma)
             return Message("prior", {"centre": self.centre, "width": np.array([self.width])})
+        if up.kind != "estimates" or not self.width:
+            raise ProtocolError(f"message: expected 'estimates' after a prior, or 'first', got {up.kind!r}")
         new = up.present["theta"]
         rows, arms = np.nonzero(new)
         self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
         self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
         e, upper = unit_vectors(self.estimates), np.triu_indices(self.constants.dim)
-        weights, values, theta, V = self._judged(e)
+        weights, values, theta, V = self._judged(e, self._believed())
         theta, V = self._fit(e, weights / self._scatter(e, weights, values, theta, V), values)
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
@@ -91,29 +101,62 @@ class WeightedServer(ServerSide):
         return float(np.sqrt(np.clip(factor, _LEAST_FACTOR, _MOST_FACTOR)))
 
     def refuses(self, up: Message) -> dict[int, str]:
-        """Reports with negative weights or degrees of freedom."""
+        """Reports with negative weights or degrees of freedom, and with weights that no agent's pulls can have."""
         found = super().refuses(up)
         assert up.agents is not None
-        negative = (up["weight"] < 0).any(axis=1)
+        sent = np.where(np.isfinite(up["weight"]), up["weight"], 0)
+        negative = (sent < 0).any(axis=1)
         for sums in {"residuals", "misfit"} & set(up.arrays):
             negative |= up[sums][:, 1] < 0
-        return dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
+        found = dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
+        totals, most = self._totals(up.kind, up.agents, np.clip(sent, 0, LARGEST_NUMBER), up.present["weight"])
+        for row in np.flatnonzero(totals > most):
+            reason = f"sent weights with the sum {totals[row]:.3g}, at most {most:.3g} can be"
+            found.setdefault(int(up.agents[row]), reason)
+        return found
 
-    def _judged(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _totals(self, kind: str, agents: IntArray, sent: FloatArray, present: BoolArray) -> tuple[FloatArray, float]:
+        """The sums of the weights of these agents, with what they sent before, (n,), and the most that they can be.
+
+        T pulls have at most the weight T L^2 / sigma^2. Where the assumed sigma is too large for that, all agents have
+        larger weights, which shows in their median. An agent alone has nobody to be compared with.
+        """
+        constants, sigma = self.constants, 1.0
+        if kind == "first":
+            totals = others = np.where(present, sent, 0.0).sum(axis=1)
+        else:
+            weights = self.weights.copy()
+            weights[agents] = np.where(present, sent, weights[agents])
+            others = weights.sum(axis=1)
+            totals, sigma = others[agents], LEAST_SIGMA * scale_of(self.centre, self.width)
+            if np.count_nonzero(others) > 1:
+                sigma = max(sigma, self.policy.assumed_sigma(constants))
+        median = medians(others[:, None], others[:, None] > 0)[0] if np.count_nonzero(others) > 1 else 0.0
+        longest = max(constants.L, constants.longest or 0.0)
+        return totals, _MOST_WEIGHT * max(median, constants.horizon * (longest / sigma) ** 2)
+
+    def _believed(self) -> FloatArray:
+        """The weights of the reports (M, K), less for agents whose weights add up to far more than those of most."""
+        totals = self.weights.sum(axis=1)
+        heard = np.sort(totals[totals > 0])
+        most = _MOST_SHARES * heard[math.ceil(_HONEST * len(heard)) - 1] if len(heard) else np.inf
+        return self.weights * np.minimum(1, most / np.where(totals > 0, totals, 1))[:, None]
+
+    def _judged(self, e: FloatArray, claimed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """The weights of the reports (M, K), less for those far off, their values, and theta and V with these.
 
         A report of weight w that is off by r counts for at most `TRUSTED`^2 / r^2, however large w is, times the
         typical scatter of its arm.
         """
-        present = self.weights > 0
-        weights = np.minimum(self.weights, MOST_MEDIANS * medians(self.weights, present))
+        present = claimed > 0
+        weights = np.minimum(claimed, MOST_MEDIANS * medians(claimed, present))
         values = np.einsum("nad,nad->na", self.estimates, e)
-        most = MOST_MEDIANS * medians(np.abs(values), present)
+        most = MOST_MEDIANS * medians(np.abs(values), notable(values, present))
         theta, V = self._fit(e, weights, np.clip(values, -most, most))
         for _ in range(JUDGEMENTS):
-            squares = self.weights * (values - np.einsum("nad,ad->na", e, theta)) ** 2
+            squares = claimed * (values - np.einsum("nad,ad->na", e, theta)) ** 2
             typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
-            weights = self.weights / (squares / (TRUSTED**2 * typical)).clip(min=1)
+            weights = claimed / (squares / (TRUSTED**2 * typical)).clip(min=1)
             theta, V = self._fit(e, weights, values)
         return weights, values, theta, V
 

@@ -48,16 +48,38 @@ def start(num_agents: int, blocks: int, dim: int, regularisation: float) -> Ridg
 def from_sums(gram: FloatArray, moments: FloatArray, regularisation: float) -> Ridge:
     """What agents know who have these sums of x x^T (n, B, d, d) and of x y (n, B, d).
 
-    Sums that are common to all agents may have n = 1; `for_agents` gives each agent a copy.
+    Sums that are common to all agents may have n = 1; `for_agents` gives each agent a copy. Where V = lambda I + sum is
+    not positive definite, which takes noise or false reports, its eigenvalues below lambda are taken for lambda.
 
     >>> from_sums(np.array([[[[3.0]]]]), np.array([[[2.0]]]), regularisation=1.0).theta()
     array([[[0.5]]])
     """
     dim = gram.shape[-1]
     V = gram + regularisation * np.eye(dim)
-    inverse = np.asarray(np.linalg.inv(V), dtype=np.float64)
+    try:
+        np.linalg.cholesky(V)
+        inverse = np.asarray(np.linalg.inv(V), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        V = _lifted(V, regularisation)
+        inverse = np.asarray(np.linalg.inv(V), dtype=np.float64)
     growth = np.linalg.slogdet(V)[1] - dim * np.log(regularisation)
     return Ridge((inverse + inverse.swapaxes(-1, -2)) / 2, moments.copy(), growth)
+
+
+def _lifted(V: FloatArray, least: float) -> FloatArray:
+    """The matrices (n, B, d, d), where those that are not positive definite have no eigenvalue below `least`.
+
+    No eigenvalue is below a tiny part of the largest either, so that each has an inverse.
+    """
+    lifted = V.copy()
+    for place in np.ndindex(V.shape[:2]):
+        try:
+            np.linalg.cholesky(V[place])
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh((V[place] + V[place].T) / 2)
+            values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max())))
+            lifted[place] = np.einsum("ij,j,kj->ik", vectors, values, vectors)
+    return lifted
 
 
 def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:

@@ -4,10 +4,13 @@ The bounds allow for six standard deviations of noise, which a sub-Gaussian numb
 4e-8. They follow from what a problem guarantees in its `Constants`, and are off where it guarantees nothing.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message
 
 _DEVIATIONS = 6.0  # hidden contexts may be so many standard deviations away
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
@@ -15,6 +18,72 @@ _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
 _SAME_DIRECTION = 1e-9
 _ROUNDING = 1e-9  # what rounding may change in a matrix, as a share of its trace
+
+
+# Regressors are not this many times as long as L, and rewards not this many times as large as the noise, or as 1,
+# where nothing is guaranteed about them.
+_ABSURD_LENGTH, _ABSURD_REWARD = 100.0, 1e9
+
+
+def absurd_length(constants: Constants) -> float:
+    """A norm that no regressor has, whatever is guaranteed, such as that of a revealed context.
+
+    >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> absurd_length(Constants(**sizes, ell=0.5, L=2.0))
+    200.0
+    """
+    return _ABSURD_LENGTH * max(constants.L, constants.longest or 0.0)
+
+
+def absurd_reward(constants: Constants) -> float:
+    """A size that no reward has, whatever is guaranteed: a billion times the noise scale, or a billion.
+
+    >>> sizes = {"num_agents": 3, "num_arms": 4, "dim": 2, "horizon": 100, "noise_std": 2.0, "context": "fixed"}
+    >>> absurd_reward(Constants(**sizes, ell=0.5, L=1.0))
+    2000000000.0
+    """
+    return _ABSURD_REWARD * max(constants.noise_std, 1.0)
+
+
+def absurd_sums(gram: FloatArray, moments: FloatArray, constants: Constants) -> dict[int, str]:
+    """The rows of sums of x x^T (n, B, d, d) and x y (n, B, d) that T pulls can't have by far, and the reason.
+
+    The bounds are so wide that they hold where nothing is guaranteed. They keep sums of all agents in a range in which
+    linear algebra works.
+
+    >>> sizes = {"num_agents": 2, "num_arms": 1, "dim": 1, "horizon": 100, "noise_std": 1.0, "context": "fixed"}
+    >>> constants = Constants(**sizes, ell=0.5, L=1.0)
+    >>> absurd_sums(np.array([[[[4.0]]], [[[1e20]]]]), np.ones((2, 1, 1)), constants)
+    {1: 'sent matrices of trace 1e+20 in gram, at most 1e+06 can be'}
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        totals = np.abs(gram.trace(axis1=2, axis2=3)).sum(axis=1)
+        norms = np.sqrt(np.einsum("nad,nad->na", moments, moments)).max(axis=1)
+    most = constants.horizon * absurd_length(constants) ** 2
+    longest = constants.horizon * absurd_length(constants) * absurd_reward(constants)
+    found = {
+        int(row): f"sent matrices of trace {totals[row]:.3g} in gram, at most {most:.3g} can be"
+        for row in np.flatnonzero(~(totals <= most))
+    }
+    for row in np.flatnonzero(~(norms <= longest)):
+        found.setdefault(int(row), f"sent moments of norm {norms[row]:.3g}, at most {longest:.3g} can be")
+    return found
+
+
+def too_large(up: Message, most: Mapping[str, float]) -> dict[int, str]:
+    """The agents that sent an entry of these arrays beyond its bound, and the reason.
+
+    >>> too_large(Message("sums", {"gram": np.array([[1.0], [-7.0]])}, np.array([3, 5])), {"gram": 6.0})
+    {5: 'sent a number of size 7 in gram, at most 6 can be'}
+    """
+    found: dict[int, str] = {}
+    assert up.agents is not None
+    for name, bound in most.items():
+        largest = np.abs(up[name]).reshape(len(up.agents), -1).max(axis=1)
+        for row in np.flatnonzero(~(largest <= bound)):
+            reason = f"sent a number of size {largest[row]:.3g} in {name}, at most {bound:.3g} can be"
+            found.setdefault(int(up.agents[row]), reason)
+    return found
 
 
 def largest_mean(constants: Constants) -> float | None:

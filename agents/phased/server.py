@@ -12,6 +12,7 @@ from fedbandit_agents.phased.plausibility import longest_estimates, other_direct
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import ServerSide
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class PhasedServer(ServerSide):
         """An allocation for active sets, aggregated estimates for estimates."""
         if up.kind == "active":
             return self._allocation(up)
+        if up.kind != "estimates":
+            raise ProtocolError(f"message: expected 'active' or 'estimates', got {up.kind!r}")
         return self._estimates(up)
 
     def refuses(self, up: Message) -> dict[int, str]:

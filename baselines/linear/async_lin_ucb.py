@@ -7,7 +7,7 @@ import numpy as np
 from fedbandit_agents.linear.ridge import from_sums
 from fedbandit_agents.linear.triggers import has_learnt, out_of_date
 from fedbandit_baselines.linear.agents import LinearPolicy, StepData
-from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents
+from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents, check_new
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -141,6 +141,7 @@ class AsyncLinUCBServer(AddingServer):
             self.waiting[:] = False
             self.waiting[up.agents[1:]] = True
             return Message("call", {}, up.agents[:1])
+        check_new(up)
         gram, moments = self._missing_with(up)
         total, _ = self.sums_with(up)
         due = out_of_date(total, gram, self.policy.regularisation, self.policy.download)

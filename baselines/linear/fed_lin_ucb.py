@@ -9,7 +9,7 @@ from fedbandit_agents.linear.ridge import Ridge, choose, from_sums
 from fedbandit_agents.linear.triggers import has_learnt
 from fedbandit_agents.linear.widths import fed_lin_ucb_width
 from fedbandit_baselines.linear.agents import LinearPolicy
-from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents
+from fedbandit_baselines.linear.sharing import AddingServer, SharingAgents, check_new
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -105,6 +105,7 @@ class FedLinUCBServer(AddingServer):
 
     def answer(self, up: Message) -> Message:
         """The sums over all agents, to those who have sent something."""
+        check_new(up)
         assert up.agents is not None
 
         def for_each(sums: FloatArray) -> FloatArray:

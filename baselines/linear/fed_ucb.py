@@ -9,10 +9,11 @@ from fedbandit_agents.linear.noise import FedUCBNoise
 from fedbandit_agents.linear.ridge import for_agents, from_sums
 from fedbandit_agents.linear.triggers import fed_ucb_growth, fed_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.linear.widths import private_width
+from fedbandit_agents.phased.plausibility import too_large
 from fedbandit_agents.privacy import new_level, report_noise
 from fedbandit_baselines.linear.agents import blocks_of
-from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy
-from fedbandit_baselines.linear.sharing import SharingTogether
+from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy, largest_node
+from fedbandit_baselines.linear.sharing import SharingTogether, check_new
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -69,7 +70,10 @@ class FedUCB(PrivatePolicy):
 
     def server(self, view: ServerView) -> "LatestServer":
         """A server that adds up what each agent has sent last."""
-        return LatestServer(view.constants.num_agents)
+        noise = self.noise(view.constants)
+        std = math.sqrt(2 * noise.levels) * noise.std  # of the sum of a node for each level
+        most = largest_node(self, view.constants, std, noise.rmin + noise.rmax)
+        return LatestServer(view.constants.num_agents, most["gram"], most["moments"])
 
 
 class FedUCBAgents(PrivateAgents, SharingTogether):
@@ -138,17 +142,26 @@ class LatestServer(ServerSide):
 
     Args:
         num_agents: M.
+        most_gram: the largest entry that the sums of x x^T of an agent can have.
+        most_moments: the largest entry that its sums of x y can have.
     """
 
-    def __init__(self, num_agents: int):
-        self.num_agents = num_agents
+    def __init__(self, num_agents: int, most_gram: float, most_moments: float):
+        self.num_agents, self.most_gram, self.most_moments = num_agents, most_gram, most_moments
         self.gram: FloatArray | None = None  # (M, B, d, d) the last reports; None: nobody has reported yet
         self.moments: FloatArray | None = None  # (M, B, d)
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Sums with entries that neither the data nor the noise can have."""
+        if up.kind == "request":
+            return super().refuses(up)
+        return too_large(up, {"gram": self.most_gram, "moments": self.most_moments}) | super().refuses(up)
 
     def answer(self, up: Message) -> Message:
         """A call to all agents after a request; the sums after reports."""
         if up.kind == "request":
             return Message("call")
+        check_new(up)
         if self.gram is None or self.moments is None:
             self.gram, self.moments = (np.zeros((self.num_agents, *up[name].shape[1:])) for name in ("gram", "moments"))
         self.gram[up.agents], self.moments[up.agents] = up["gram"], up["moments"]

@@ -14,6 +14,9 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.steps import Outcome
 from fedbandit_envs.validation import checked, optional, probability, real_number
 
+# So many standard deviations of noise are allowed for: one of 10^14 numbers is larger.
+_DEVIATIONS = 8.0
+
 
 def real_epsilon(name: str, value: Any) -> float:
     """The value as a float, which may be infinite; refuses what is not a number above 0."""
@@ -82,3 +85,19 @@ class PrivateAgents(SharingAgents):
         gram, moments = (noisy_node(exact.swapaxes(0, 1), self.releases, new, noise) for exact, new, noise in parts)
         self.forget_news(slice(None))
         return gram, moments
+
+
+def largest_node(policy: PrivatePolicy, constants: Constants, std: float, shift: float = 0.0) -> dict[str, float]:
+    """The largest entries of an agent's reports, which sum at most T clipped observations and Gaussian noise.
+
+    Args:
+        policy: the hyper-parameters, which say how observations are clipped.
+        constants: the public constants.
+        std: the standard deviation of the noise in an entry.
+        shift: what is added to the diagonal.
+    """
+    longest, noise = policy.longest_feature(constants), _DEVIATIONS * std
+    return {
+        "gram": constants.horizon * longest**2 + noise + shift,
+        "moments": constants.horizon * longest * policy.reward_bound + noise,
+    }

@@ -7,9 +7,10 @@ import numpy as np
 from fedbandit_agents.linear.noise import private_shift
 from fedbandit_agents.linear.ridge import for_agents, from_sums
 from fedbandit_agents.linear.widths import private_fed_lin_ucb_width
+from fedbandit_agents.phased.plausibility import too_large
 from fedbandit_agents.privacy import noise_std, report_noise, running_sum, sensitivity, tree_levels
 from fedbandit_baselines.linear.agents import StepData, blocks_of
-from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy
+from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy, largest_node
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -74,7 +75,8 @@ class PrivateFedLinUCB(PrivatePolicy):
 
     def server(self, view: ServerView) -> "TreeServer":
         """A server that adds up the nodes of the agents' trees."""
-        return TreeServer(tree_levels(self.releases(view.constants)))
+        most = largest_node(self, view.constants, self.node_std(view.constants))
+        return TreeServer(tree_levels(self.releases(view.constants)), most["gram"], most["moments"])
 
 
 class PrivateFedLinUCBAgents(PrivateAgents):
@@ -130,12 +132,18 @@ class TreeServer(ServerSide):
 
     Args:
         levels: m, the number of levels of the agents' trees.
+        most_gram: the largest entry that a node of x x^T can have.
+        most_moments: the largest entry that a node of x y can have.
     """
 
-    def __init__(self, levels: int):
-        self.levels = levels
+    def __init__(self, levels: int, most_gram: float, most_moments: float):
+        self.levels, self.most_gram, self.most_moments = levels, most_gram, most_moments
         self.gram: FloatArray | None = None  # (m, B, d, d) the nodes; None: nobody has reported yet
         self.moments: FloatArray | None = None  # (m, B, d)
+
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Nodes with entries that neither the data nor the noise can have."""
+        return too_large(up, {"gram": self.most_gram, "moments": self.most_moments}) | super().refuses(up)
 
     def answer(self, up: Message) -> Message:
         """The noisy sums over all agents: of popcount(k) nodes of each, in report k."""

@@ -16,6 +16,9 @@ from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.protocol.steps import Outcome
 from fedbandit_envs.ties import first_largest, rounding
 
+# A residual is not this many times as large as the agent's largest mean reward and the noise together.
+_MOST_MEANS = 1e3
+
 
 @dataclass(frozen=True)
 class ResidualLinUCB(DeterminantPolicy):
@@ -64,7 +67,11 @@ class ResidualAgents(DeterminantAgents):
     def residuals(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The estimated residuals and their standard deviations, (n, K) each, given theta (n or 1, B, d)."""
         features = self.pulls[..., None] * self.view.psi
-        return residuals(self.pulls, self.sums, features, theta, self.variance, self.sigma)
+        own, deviation = residuals(self.pulls, self.sums, features, theta, self.variance, self.sigma)
+        # A false theta would otherwise come back in what this agent sends, and spread.
+        means = np.abs(self.sums / np.maximum(self.pulls, 1)).max(axis=1, keepdims=True)
+        most = _MOST_MEANS * (means + self.sigma)
+        return np.clip(own, -most, most), deviation
 
     def choose(self) -> IntArray:
         """The arm with the largest bound of the common model and the residual together."""

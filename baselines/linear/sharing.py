@@ -7,11 +7,12 @@ import numpy as np
 from fedbandit_agents.linear.ridge import for_agents, from_sums
 from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
-from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
+from fedbandit_agents.phased.plausibility import absurd_sums, impossible_grams, longest_moments
 from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, StepData
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.protocol.policy import ServerSide
 from fedbandit_envs.validation import checked, optional, real_number
 
@@ -100,6 +101,12 @@ class DeterminantAgents(SharingTogether):
         return wants_to_synchronise(self.grown, self.since, self.threshold)
 
 
+def check_new(up: Message) -> None:
+    """Refuse a message that is neither a request nor new sums."""
+    if up.kind != "new":
+        raise ProtocolError(f"message: expected 'request' or 'new', got {up.kind!r}")
+
+
 class AddingServer(ServerSide):
     """A server that adds up what is new: it calls all agents when one asks, and answers with the sums of all.
 
@@ -125,7 +132,8 @@ class AddingServer(ServerSide):
         assert up.agents is not None
         rows = np.flatnonzero(~np.isin(up.agents, list(found)))
         gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
-        impossible = impossible_grams(gram, self.constants, together=self.together)
+        impossible = absurd_sums(gram, moments, self.constants)
+        impossible |= impossible_grams(gram, self.constants, together=self.together)
         found |= {agents[row]: reason for row, reason in impossible.items()}
         most = longest_moments(gram, self.constants)
         norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
@@ -138,6 +146,7 @@ class AddingServer(ServerSide):
         """A call to all agents after a request; the sums after new numbers."""
         if up.kind == "request":
             return Message("call")
+        check_new(up)
         gram, moments = self.sums_with(up)
         return Message("sums", {"gram": gram, "moments": moments})
 

@@ -60,6 +60,8 @@ def _summary(audits: "Sequence[Audit]") -> str:
         worst = max(rows, key=_beyond_bound)
         held, claimed = sum(row.holds for row in rows), sum(row.claimed for row in rows)
         verdict = f"true in {held} of {len(rows)} trials, claimed in {claimed or 'none'}"
+        reasons = list(dict.fromkeys(row.unless for row in rows if not row.claimed and row.unless))
+        verdict += f" ({'; '.join(reasons)})" if reasons else ""
         lines.append(f"{name:<{size}}  {worst.bound:>12.6g}  {worst.measured:>12.6g}  {verdict}")
     return "\n".join(lines)
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.cli import audit, compare, data, federate, league, list_names, plot, report, reproduce, run, sweep
@@ -147,9 +147,20 @@ class _Parser(argparse.ArgumentParser):
             from fedbandit_envs.validation import nearest
 
             known = re.findall(r"--[\w-]+", self.format_usage())
-            hints = [nearest(word.partition("=")[0], known) for word in unknown if word.startswith("--")]
+            hints = [_hint(word, nearest, known) for word in unknown if word.startswith("--")]
             self.error(f"expected the arguments of its --help, got {' '.join(unknown)}{next(filter(None, hints), '')}")
         return found, unknown
+
+
+def _hint(word: str, nearest: Callable[[str, Sequence[str]], str], known: Sequence[str]) -> str:
+    """The option most like an unknown one, or how arguments of an environment are given."""
+    name = word.partition("=")[0]
+    key = {"horizon": "max_cycles", "T": "max_cycles", "K": "num_arms", "M": "num_agents"}.get(
+        name[2:], name[2:].replace("-", "_")
+    )
+    if "--set" in known and key in ("max_cycles", "num_agents", "num_arms", "dim", "noise_std", "context_std", "error"):
+        return f"; write --set {key}=..."
+    return nearest(name, known)
 
 
 class _Version(argparse.Action):

@@ -159,6 +159,8 @@ def _described(options: argparse.Namespace) -> "Experiment":
         experiment = paper_experiment(id_of(options.env))
     elif options.file is not None:
         experiment = Experiment.read(options.file)
+        for spec in experiment.policies:
+            find_own_modules(spec.name)
         if options.env is not None:
             experiment = replace(experiment, environment=id_of(options.env))
     elif options.env is None or not policies:

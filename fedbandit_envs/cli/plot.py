@@ -66,8 +66,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         parameters, results = load_sweep(options.folder)
         figures = {"sweep": regret_over_grid(results, parameters, options.kind, **look)}
+    of_kind = "" if options.kind == "regret" else f"_{options.kind}"  # other kinds keep files of their own
     for name, figure in figures.items():
-        for path in plotting.save(figure, out / name, formats):
+        for path in plotting.save(figure, out / f"{name}{of_kind}", formats):
             print(path)
     return 0
 

@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the experiment, show its summary, and write the tables of the whole folder into it."""
     from fedbandit_envs.cli.tables import show_summary
-    from fedbandit_envs.experiments.advice import advice
     from fedbandit_envs.experiments.folder import finished_runs, locked
     from fedbandit_envs.experiments.log import JsonLines
     from fedbandit_envs.experiments.reservations import Reservations
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         callbacks=callbacks,
         timeout=options.timeout,
     )
-    lines = [*advice(result), *result.notes]
+    lines = list(result.notes)
     # All is written before the first line is printed, because the reader of the output may leave, as `head` does.
     if options.out:
         # Another process that finishes now could overwrite these tables with older ones.

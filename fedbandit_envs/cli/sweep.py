@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME=V1,V2,...",
-        help="a parameter and its values, or FIRST:LAST:STEP; the name is an argument of the environment, dropout, or "
-        "POLICY.PARAMETER; can be repeated: all combinations are run, the first is the figure's axis, the others its "
-        "panels",
+        help="a parameter and its values, or FIRST:LAST:STEP; the name is an argument of the environment, dropout, "
+        "network, or POLICY.PARAMETER; can be repeated: all combinations are run, the first is the figure's axis, the "
+        "others its panels",
     )
 
 

@@ -178,6 +178,9 @@ class RecordRegret(_BanditWrapper):
         super().__init__(env)
         self.bandit.remember()
 
+    def __repr__(self) -> str:
+        return f"RecordRegret({self.env!r})"
+
     def episode_regret(self) -> dict[str, FloatArray]:
         """The regret (M,) of each agent so far, by the kinds of `fedbandit_envs.problems.regrets.REGRETS`."""
         return self.bandit.episode_regret()

@@ -41,6 +41,9 @@ class FinishedRun(NamedTuple):
     seconds: float  #: how long the run took
     record: Record  #: what is kept of it, as `Result.records` has it
 
+    def __repr__(self) -> str:
+        return f"FinishedRun({self.label!r}, trial={self.trial}, seed={self.seed}, seconds={self.seconds:.3g})"
+
 
 Callback = Callable[[FinishedRun], Any]
 

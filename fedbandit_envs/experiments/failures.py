@@ -67,16 +67,22 @@ def _is_library(file: Path) -> bool:
     return bool(installed) or file.is_relative_to(_LIBRARY) or file.is_relative_to(_PYTHON)
 
 
-def report(failures: Mapping[str, Sequence[Failure]], out: str | Path | None, experiment_file: str) -> str:
-    """Two lines for each failure: what happened where, and what runs the trial again alone."""
+def report(failures: Mapping[str, Sequence[Failure]], files: Mapping[str, Path]) -> str:
+    """Two lines for each failure: what happened where, and what runs the trial again alone.
+
+    Args:
+        failures: by the name of the experiment.
+        files: the experiments that the shell can run again, as files.
+    """
     lines = []
     for name, failed in failures.items():
         for failure in sorted(failed, key=lambda failure: failure.trial):
-            alone = f"run(experiment, executor='serial', only=[{failure.trial}]), or the same command with "
-            alone += f"--trial {failure.trial} --debug"
-            if out is not None:
-                file = shlex.quote(str(Path(out) / name / experiment_file))
+            alone = f"run(experiment, executor='serial', only=[{failure.trial}])"
+            if name in files:
+                file = shlex.quote(str(files[name]))
                 alone = f"fedbandit run {file} --trial {failure.trial} --executor serial --debug"
+            else:
+                alone += f", or the same command with --trial {failure.trial} --debug"
             where = f", at {failure.where}" if failure.where else ""
             lines.append(
                 f"{name + ', ' if name else ''}trial {failure.trial} (seed {failure.seed}) failed: "

@@ -17,11 +17,14 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from fedbandit_envs.storage import StoredFileError, read_whole
+
 HEARTBEAT = 30.0  # seconds between two renewals
 SILENCE = 300.0  # seconds without a renewal after which a process on another machine is taken to be dead
 THREAD = "renews reservations"  # the name of the thread that does so
 _SILENT = 2.0  # seconds that are waited for others before a word is said
 _SUFFIX = ".reserved-"
+_MOST_BYTES = 10_000  # a reservation is far smaller
 
 
 class Reservations:
@@ -164,17 +167,28 @@ def _started(pid: int) -> str:
 def _is_alive(reservation: Path) -> bool:
     """Whether the process of a reservation is still there, as far as can be known from here."""
     try:
-        holder = json.loads(reservation.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return True  # it was given back this moment: look again later
-    except (OSError, ValueError):
-        holder = {}  # not written to its end yet, or never
-    if holder.get("machine") and holder["machine"] == _machine():
+        holder = _holder(read_whole(reservation, _MOST_BYTES))
+    except (OSError, StoredFileError):  # given back this moment, or no file at all
+        holder = None
+    if holder is not None and holder["machine"] == _machine():
         return bool(_started(holder["pid"]) == holder["started"])
     try:
-        return clock_of(reservation.parent) - reservation.stat().st_mtime < SILENCE
+        return clock_of(reservation.parent) - reservation.lstat().st_mtime < SILENCE
     except FileNotFoundError:
-        return True
+        return True  # it was given back this moment: look again later
+
+
+def _holder(content: bytes) -> dict[str, Any] | None:
+    """The process that a reservation names; None if it names none: it may be not written to its end yet, or never."""
+    try:
+        holder = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(holder, dict):
+        return None
+    pid, told = holder.get("pid"), [holder.get("machine"), holder.get("started")]
+    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in told)
+    return holder if whole else None
 
 
 def clock_of(folder: Path) -> float:

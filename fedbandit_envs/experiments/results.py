@@ -52,12 +52,15 @@ class Result:
         if not records:
             raise ValueError("records: expected at least one finished trial, got none; run the experiment first")
         self.experiment, self.records = experiment, list(records)
-        self.notes = list(notes)  #: what a reader should know, in a line each: what was reused, or is left out
+        self.notes = list(notes)  #: what a reader should know: advice, what was reused, or is left out
         self.provenance = list(provenance)  #: the software and machines that computed it; empty if it was not read
         self._tables: dict[tuple[Any, str], Columns] = {}  # short tables that were asked for, by function and kind
 
     def __repr__(self) -> str:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
+
+    def __str__(self) -> str:
+        return "\n".join([repr(self), *self.notes])
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -71,8 +74,10 @@ class Result:
         lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
         lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
         trials = f"{len(self.records)} of {self.experiment.trials} trials"
-        caption = f"<caption>{escape(self.experiment.environment)}, {trials}</caption>"
-        return f"<table>{caption}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+        about = f"{self.experiment.environment}, {trials}; low and high: Student's 95 % interval of the mean regret"
+        caption = f"<caption>{escape(about)}</caption>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table>{caption}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>{notes}"
 
     @property
     def labels(self) -> list[str]:
@@ -113,6 +118,16 @@ class Result:
         stored = self._of(label)[0].get("curve_rows", {})
         derived = (*(f"total_{kind}" for kind in REGRETS), "scalars", "messages")
         one_of("curve", name, tuple(dict.fromkeys((*curve_names(), *derived, *stored))))
+
+    def check_kind(self, kind: str) -> None:
+        """Refuse a kind of regret that there is none of this name, or that these problems do not have."""
+        one_of("kind", kind, REGRETS)
+        for label in self.labels:
+            if np.isnan(self.final(label, f"mean_{kind}")).any():
+                raise ValueError(
+                    f"kind: expected one that this problem has, got {kind!r}, which is for problems whose contexts "
+                    "stay the same, and whose arms agents do not share; use regret"
+                )
 
     def num_agents(self, label: str) -> int:
         """The number of agents, M."""
@@ -209,7 +224,7 @@ class Result:
             kind: which regret, a key of `REGRETS`.
             times: steps at which "curves", "paths" and "comparisons" are wanted, up to the horizon.
         """
-        one_of("kind", kind, REGRETS)
+        self.check_kind(kind)
         rows_of = TABLES[one_of("table", what, TABLES)]
         if times is not None and what not in WITH_STEPS:
             raise ValueError(f"times: expected a table with steps ({', '.join(WITH_STEPS)}), got {what!r}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fedbandit_envs.experiments.advice import advice
 from fedbandit_envs.experiments.computing import Callback, Memory, Store, Work, compute
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE
 from fedbandit_envs.experiments.executors.known import check_packable
@@ -13,6 +14,7 @@ from fedbandit_envs.experiments.folder import RunFolder
 from fedbandit_envs.experiments.places import check_place
 from fedbandit_envs.experiments.reservations import Reservations
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.protocol.registry import registered_policies
 from fedbandit_envs.threads import processors
 from fedbandit_envs.validation import real_number, whole_number
 
@@ -62,7 +64,9 @@ def run(
     """
     if out is not None:
         check_place(out)
-    return run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks, timeout=timeout)[""]
+    result = run_all({"": experiment}, out, executor, only=only, force=force, callbacks=callbacks, timeout=timeout)[""]
+    result.notes[:0] = advice(result)
+    return result
 
 
 def run_all(
@@ -129,11 +133,21 @@ def run_all(
     }
     failures = {name: work.failures for name, work in works.items() if work.failures}
     if failures:
-        error = FailedTrials(report(failures, out, EXPERIMENT_FILE), failures, results)
+        error = FailedTrials(report(failures, _files(experiments, out)), failures, results)
         first = next(iter(failures.values()))[0]
         error.add_note(f"The traceback of trial {first.trial}:\n{first.trace}")
         raise error
     return results
+
+
+def _files(experiments: Mapping[str, Experiment], out: str | Path | None) -> dict[str, Path]:
+    """The files of experiments that the shell can run again: those whose policies are not known here only."""
+    here = registered_policies()
+    return {
+        name: Path(out) / name / EXPERIMENT_FILE
+        for name, experiment in experiments.items()
+        if out is not None and not any(spec.name in here for spec in experiment.policies)
+    }
 
 
 def _without_shards(executor: str, experiments: Mapping[str, Experiment]) -> str:

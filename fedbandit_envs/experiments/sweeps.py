@@ -85,7 +85,8 @@ def _check_values(parameter: str, values: Sequence[Value]) -> None:
         raise ValueError(f"over: expected one or more different values of {parameter}, got {list(values)!r}")
     for text in (parameter, *map(str, values)):
         if any(mark in text for mark in _IN_NAMES):
-            raise ValueError(f"over: expected parameters and values without any of {_IN_NAMES}, got {text!r}")
+            remedy = "; go to the folder of the files, and name them without it" if "/" in text else ""
+            raise ValueError(f"over: expected parameters and values without any of {_IN_NAMES}, got {text!r}{remedy}")
 
 
 def point_name(parameters: Sequence[str], point: Point) -> str:

@@ -71,15 +71,31 @@ def _finite_or_none(value: Any) -> Any:
 
 def table_cells(columns: Columns) -> list[list[str]]:
     """A table as people read it: the row of its names, then its rows; numbers are rounded, a column in one format."""
-    cells = [_cells(values) for values in columns.values()]
+    written = cell_formats(columns)
+    cells = [[written[name](value) for value in values] for name, values in columns.items()]
     return [list(columns), *(list(row) for row in zip(*cells, strict=True))]
 
 
-def _cells(values: Sequence[Any]) -> list[str]:
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return ["" if value is None else str(value) for value in values]
-    written = number_format(values)
-    return [written(value) for value in values]
+def cell_formats(columns: Columns) -> dict[str, Callable[[Any], str]]:
+    """How the cells of each column are written; a mean and the ends of its interval are written alike.
+
+    >>> written = cell_formats({"policy": ["Uniform"], "regret": [254.123], "regret_low": [209.0]})
+    >>> written["policy"]("Uniform"), written["regret"](254.123), written["regret_low"](209.0)
+    ('Uniform', '254', '209')
+    """
+    formats: dict[str, Callable[[Any], str]] = {}
+    for name, values in columns.items():
+        if not _are_numbers(values):
+            formats[name] = lambda value: "" if value is None else str(value)
+            continue
+        mean = name.removesuffix("_low").removesuffix("_high")
+        alike = [columns[one] for one in (mean, f"{mean}_low", f"{mean}_high") if one in columns]
+        formats[name] = number_format([value for one in alike if _are_numbers(one) for value in one])
+    return formats
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
 
 def number_format(values: Iterable[float]) -> Callable[[float], str]:

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit_envs.federation.audit import Refusal
 from fedbandit_envs.federation.client import HELLO, PLAY, SAME_SETTINGS
 from fedbandit_envs.federation.owners import Owners
-from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, form, read_reply
+from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, agreed_length, form, read_reply
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.federation.wire import Packet, Transport, pack
 from fedbandit_envs.protocol.knowledge import ServerView
@@ -136,7 +136,8 @@ class Coordinator:
             saved_in: where the state is kept; an error names it.
 
         Raises:
-            QuorumLost: too few agents were heard. Nothing is aggregated then, and the turn can be asked for again.
+            QuorumLost: too few agents were heard, or most of them do not agree on the length of the turn. Nothing is
+                aggregated then, and the turn can be asked for again.
             NeverPulls: the clients have waited for too many turns in a row.
         """
         nodes = self._connected()
@@ -145,9 +146,10 @@ class Coordinator:
         if again:
             answers |= self._exchange(nodes, again)
         replies, failed = self._read(nodes, answers)
-        agreed(replies, failed, "form of the message", form, self._accepts)
         number = self.ledger.rounds
         try:
+            agreed_length(replies, failed)
+            agreed(replies, failed, "form of the message", form, self._accepts)
             down = self._answered(replies, failed, saved_in)
         finally:
             self._owners.record(failed, number)
@@ -207,7 +209,6 @@ class Coordinator:
                 replies[key] = reply
             except ReplyError as error:
                 failed[key] = shown(str(error))
-        agreed(replies, failed, "length of the plan", lambda reply: reply.length)
         return replies, failed
 
     def _reply(self, key: str, answer: Packet | str) -> Reply:
@@ -263,16 +264,17 @@ class Coordinator:
                     failed[key] = shown(f"sent what the server can't take ({error})")
 
     def _accepts(self, message: Message | None) -> bool:
-        """Whether the server can answer this message alone, which a copy of the server tries; a relay takes any."""
-        if message is None or self._relay is not None:
+        """Whether a copy of the server believes some of this message, and can answer it alone; a relay takes any."""
+        if message is None or message.agents is None or self._relay is not None:
             return True
         copy = server_of(self._policy, self._view)
         copy.restore(self._server.snapshot())
         try:
+            refused = np.isin(message.agents, list(copy.refuses(message)))
             copy.answer(message)
         except Exception:
             return False
-        return True
+        return not refused.all()
 
     def snapshot(self) -> State:
         """The state between two turns, as a tree of plain arrays and numbers."""

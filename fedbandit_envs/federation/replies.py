@@ -13,6 +13,7 @@ from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.federation.wire import WireError, most_bytes, not_finite, unpack
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
+from fedbandit_envs.rounds.faults import QuorumLost
 
 
 class ReplyError(ValueError):
@@ -116,11 +117,32 @@ def agreed(
     if len(groups) < 2:
         return
     ranked = sorted(groups.values(), key=lambda keys: -sum(len(replies[key].agents) for key in keys))
-    right = next((keys for keys in ranked if accepts(replies[keys[0]].message)), ranked[0])
+    right = next((keys for keys in ranked if any(accepts(replies[key].message) for key in keys)), ranked[0])
     expected = of(replies[right[0]])
     for key in [key for keys in ranked if keys is not right for key in keys]:
         failed[key] = shown(f"{name}: expected {expected} as most others have, got {of(replies[key])}")
         del replies[key]
+
+
+def agreed_length(replies: dict[str, Reply], failed: dict[str, str]) -> None:
+    """Move the replies to `failed` whose turn has another length than that of most agents.
+
+    A wrong length would end the run for everybody, so one that just half of the agents have is not believed.
+
+    Raises:
+        QuorumLost: no length is that of more than half of the agents that were heard.
+    """
+    agents: dict[int, int] = defaultdict(int)
+    for reply in replies.values():
+        agents[reply.length] += len(reply.agents)
+    heard = sum(agents.values())
+    if heard and 2 * max(agents.values()) <= heard:
+        found = ", ".join(f"{length} steps from {number}" for length, number in sorted(agents.items())[:10])
+        raise QuorumLost(
+            f"length of the plan: expected the same from more than half of the {heard} agents that were heard, got "
+            f"{found}; find the client that is wrong, and leave it out"
+        )
+    agreed(replies, failed, "length of the plan", lambda reply: reply.length)
 
 
 def form(reply: Reply) -> Any:

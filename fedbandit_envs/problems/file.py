@@ -68,7 +68,7 @@ def save_problem(
 
     Raises:
         ValueError: This is no problem, or one that holds code of your own, which a file of arrays can't.
-        OSError: The file can't be written.
+        OSError: The file can't be written. Its folder is made if it is not there.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.npz"
@@ -90,6 +90,7 @@ def save_problem(
     members |= {name: value for name, value in settings.items() if value is not None}
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{name: np.asarray(members[name]) for name in sorted(members)})
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(path), buffer.getvalue())
 
 

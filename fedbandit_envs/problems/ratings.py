@@ -11,7 +11,16 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD
 from fedbandit_envs.problems.factorisation import balanced, k_means, masked_nmf
 from fedbandit_envs.problems.households import households
-from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns, refuse
+from fedbandit_envs.problems.tables import (
+    FittedProblem,
+    check_lengths,
+    column,
+    names_of,
+    numbers,
+    place_of,
+    read_columns,
+    refuse,
+)
 from fedbandit_envs.validation import one_of, real_number, whole_number
 
 _HELD_OUT = 0.1  # the part of the ratings on which the model is tried
@@ -182,7 +191,7 @@ def _cells(columns: Any, user: str, item: str, rating: str) -> _Cells:
     again = []
     for number, pair in enumerate(zip(map(str, found["user"]), map(str, found["item"]), strict=True), start=1):
         if seen.setdefault(pair, number) != number:
-            got = f"another for user {pair[0]!r}, item {pair[1]!r} of row {seen[pair]}"
+            got = f"another for user {pair[0]!r}, item {pair[1]!r} of {place_of(columns, seen[pair])}"
             again.append((number, f"expected one rating for each user and item, got {got}"))
     refuse(columns, "table", again, remedy="keep one, or their mean")
     user_numbers, item_numbers = np.array([(row[one], place[other]) for one, other in seen]).T

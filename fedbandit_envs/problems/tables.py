@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import Identity
 from fedbandit_envs.problems.file import save_problem
@@ -56,6 +56,8 @@ class FittedProblem(Generic[Report]):
         """Write the problem to a file that `fedbandit/File-v0` plays; the report is not part of it."""
         save_problem(path, **self.arguments)
 
+    __repr__ = short_repr
+
     def __str__(self) -> str:
         return f"{self.report}\nnoise_std of the rewards: {self.noise_std:.3g}"
 
@@ -98,14 +100,15 @@ def refuse(columns: Mapping[str, Any], where: str, faults: Sequence[tuple[int, s
     """
     if not faults:
         return
-    lines = columns.lines if isinstance(columns, CsvColumns) else None
-    parts = [
-        f"row {row}: {what}" if lines is None else f"line {lines[row - 1]}: {what}"
-        for row, what in faults[:_MOST_NAMED]
-    ]
+    parts = [f"{place_of(columns, row)}: {what}" for row, what in faults[:_MOST_NAMED]]
     if len(faults) > _MOST_NAMED:
         parts.append(f"and {len(faults) - _MOST_NAMED} more")
     raise ValueError(f"{where}, {'; '.join(parts + [remedy] * bool(remedy))}")
+
+
+def place_of(columns: Mapping[str, Any], row: int) -> str:
+    """Where a row of a table, counted from 1, is found: by its line in a csv file."""
+    return f"line {columns.lines[row - 1]}" if isinstance(columns, CsvColumns) else f"row {row}"
 
 
 def _read_csv(path: Path, delimiter: str | None) -> CsvColumns:

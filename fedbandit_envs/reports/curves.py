@@ -45,6 +45,7 @@ def regret(
     if isinstance(result, History):
         return _regret_of_a_run(result, axes, kind, log, size, title)
     labels = chosen(result, order)
+    result.check_kind(kind)
     figure, axes = place(axes, size, len(labels))
     series = {
         label: line(axes, *with_start(result, label, f"mean_{kind}"), label, looks(result)[label]) for label in labels

@@ -1,12 +1,12 @@
 """Pieces of a web page: text that stays text, tables that a script can sort, and sections that say how to read them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.text import Columns, cell_formats
 from fedbandit_envs.reports.series import looks, series_key
 
 _NUMBER_CLASS = ' class="number"'
@@ -45,11 +45,11 @@ def table(columns: Columns, caption: str, colours: Mapping[str, str] | None = No
         f'<th scope="col"{_NUMBER_CLASS * _are_numbers(cells)}>{escape(words(name))}</th>'
         for name, cells in columns.items()
     )
-    rows = []
+    rows, written = [], cell_formats({name: [_known(cell) for cell in cells] for name, cells in columns.items()})
     for row in zip(*columns.values(), strict=True):
         cells = dict(zip(columns, row, strict=True))
         policy = f' data-policy="{series_key(str(cells["policy"]))}"' if "policy" in cells else ""
-        shown = "".join(_cell(name, value, colours or {}) for name, value in cells.items())
+        shown = "".join(_cell(name, value, written[name], colours or {}) for name, value in cells.items())
         rows.append(f"<tr{policy}>{shown}</tr>")
     return (
         f'<div class="wide"><table class="sortable"><caption>{escape(caption)}</caption>'
@@ -66,10 +66,16 @@ def _are_numbers(cells: Sequence[Any]) -> bool:
     return all(cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)) for cell in cells)
 
 
-def _cell(name: str, value: Any, colours: Mapping[str, str]) -> str:
+def _known(cell: Any) -> Any:
+    """The cell, or NaN for one that is not known."""
+    return math.nan if cell is None else cell
+
+
+def _cell(name: str, value: Any, written: Callable[[Any], str], colours: Mapping[str, str]) -> str:
     if _are_numbers([value]):
         known = repr(float(value)) if value is not None and math.isfinite(value) else ""
-        return f'<td{_NUMBER_CLASS} data-value="{known}">{number(value)}</td>'
+        shown = written(value) if known else number(None)
+        return f'<td{_NUMBER_CLASS} data-value="{known}">{shown}</td>'
     swatch = f'<span class="swatch" style="background:{colours[value]}"></span>' if value in colours else ""
     if name == "verdict":
         return f'<td class="verdict {escape(str(value).split()[0])}">{escape(number(value))}</td>'

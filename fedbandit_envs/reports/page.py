@@ -158,7 +158,7 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
                 keywords = {"results": ordered, "parameter": parameter, "log": log, "size": size, "title": title}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"
                 body.insert(-1, plots.draw(plotting.regret_against, labels, caption, keywords, scale=scale))
-    how = "Each row is a policy in one setting; bars in a plot are 95 % intervals of the mean over trials."
+    how = "Each row is a policy in one setting; bars in a plot are Student's 95 % intervals of the mean over trials."
     return [section("settings-table", "All settings", how, *body)]
 
 

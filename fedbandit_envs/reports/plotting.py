@@ -90,6 +90,8 @@ def draw(name: str, result: Result, kind: str = "regret", **keywords: Any) -> "F
         keywords: log, size, title and order, for figures that take them.
     """
     known = takes(name)
+    if isinstance(result, Result):
+        result.check_kind(kind)
     for keyword in keywords:
         if keyword not in known:
             raise ValueError(

@@ -143,7 +143,7 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
     names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(summary[name])]
     shown.append(table({name: summary[name] for name in names}, caption, colours))
     how = (
-        "Each row is a policy; low and high are the ends of the 95 % interval of its regret over trials. "
+        "Each row is a policy; low and high are the ends of Student's 95 % interval of its mean regret over trials. "
         "Click a heading to sort."
     )
     return section(name, "Summary", how, *shown)
@@ -195,7 +195,8 @@ def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
     if len(result.labels) < 2:
         return ""
     how = (
-        "Trials are paired: in each, all policies meet the same instance. A bar that does not touch 0 means that the "
+        "Trials are paired: in each, all policies meet the same instance, and intervals and p-values are Student's for "
+        "paired differences. A bar that does not touch 0 means that the "
         "policy loses more or less than the one at 0, which is the best of those that are shown the least. The table "
         "has all pairs, with p-values corrected by Holm."
     )
@@ -277,8 +278,8 @@ def verdict_section(rows: list[dict[str, Any]]) -> str:
     names = sorted(rows[0], key=lambda name: name not in ("panel", "verdict"))  # what matters most comes first
     columns = {name: [row.get(name) for row in rows] for name in names}
     how = (
-        "Each row is a statement of the paper. It holds if the whole 95 % interval is on its side of the border, fails "
-        "if the whole interval is on the other, and is undecided otherwise."
+        "Each row is a statement of the paper. It holds if the whole 95 % interval (Student's) is on its side of the "
+        "border, fails if the whole interval is on the other, and is undecided otherwise."
     )
     return section("verdicts", "Verdicts", how, table(columns, "Statements of the paper, held against trials"))
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Size = tuple[float, float]
 
+_POINTS_BETWEEN = 100  # how many steps of a curve are drawn beside its checkpoints
+
 
 def mean_band(values: FloatArray) -> Band:
     """The mean of `values` (trials, C) and its interval: the one that all figures show and `band_note` names."""
@@ -72,9 +74,15 @@ def looks(result: Result) -> dict[str, dict[str, Any]]:
 
 
 def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, FloatArray]:
-    """The curve with its beginning at step 0."""
-    steps = [0, *result.steps(label).tolist()]
-    return np.array(steps), result.curve(label, name, steps)
+    """The curve with its beginning at step 0, at its checkpoints, and at steps between them.
+
+    A plan's pulls are taken to be spread evenly over its steps, so that lines between checkpoints are straight. On a
+    logarithmic axis a straight line is a curve, which takes some points to draw.
+    """
+    checkpoints = result.steps(label)
+    between = np.geomspace(1, checkpoints[-1], _POINTS_BETWEEN).astype(np.int64)
+    steps = np.unique(np.concatenate([[0], between, checkpoints]))
+    return steps, result.curve(label, name, steps)
 
 
 def chosen(result: Result, order: Sequence[str] | None) -> list[str]:

@@ -36,6 +36,7 @@ def regret_over_grid(
     """
     panels: dict[Point, dict[Any, Result]] = {}
     for point, result in checked_sweep(results).items():
+        result.check_kind(kind)
         panels.setdefault(point[1:], {})[point[0]] = result
     if len(parameters) == 1:
         return regret_against(panels[()], parameters[0], kind=kind, **look)

@@ -29,6 +29,10 @@ class Audit:
     def __getitem__(self, claim: str) -> Claim:
         return next(row for row in self.claims if row.claim == claim)
 
+    def __repr__(self) -> str:
+        held = sum(claim.holds for claim in self.claims)
+        return f"Audit({held} of {len(self.claims)} claims hold, ok={self.ok})"
+
     def __str__(self) -> str:
         size = max(len(row.claim) for row in self.claims)
         lines = [f"{'claim':<{size}}  {'bound':>12}  {'measured':>12}  verdict"]

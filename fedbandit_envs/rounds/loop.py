@@ -75,6 +75,9 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         self._faults, self._given_network = faults, network
         self._started = False
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.policy).__name__} on {self.env!r})"
+
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:

@@ -100,3 +100,30 @@ def test_agents_that_no_answer_reaches_judge_the_scale_alone():
         for policy, faults in ((FedCI(), fb.Faults(dropout=1.0)), (LocalThompson(), None))
     )
     assert deaf == pytest.approx(alone, rel=0.3)
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.1])
+def test_rewards_that_are_mostly_zero_are_not_taken_for_tiny_ones(rate):
+    """Each arm pays 1 with this probability. Its theta, (rate, 0), lies within three widths of the centre.
+
+    The median of an arm's values was that of its zeros, and all values were cut to 0: the width was 0.05.
+    """
+    rng = np.random.default_rng(5)
+    psi = np.tile([1.0, 0.0], (60, 4, 1))
+    for _ in range(20):
+        rewards = (rng.random((60, 4)) < rate).astype(float)
+        m, s = common_prior(local_estimate(rewards, psi, np.ones(rewards.shape)), np.ones(rewards.shape), 0.5)
+        assert abs(rate - m[0]) < 3 * s
+        assert m[0] > rate / 3
+
+
+def test_a_false_value_among_zeros_counts_for_six_usual_ones():
+    """The median is then taken over all arms: each has one value of 1, and the first has a false one."""
+    values = np.zeros((60, 4))
+    values[:4] = np.eye(4)
+    psi, weights = np.tile([1.0, 0.0], (60, 4, 1)), np.ones((60, 4))
+    widths = []
+    for values[7, 0] in (6.0, 1e6):
+        _, width = common_prior(local_estimate(values, psi, weights), weights, 0.5)
+        widths.append(width)
+    assert widths[0] == widths[1]

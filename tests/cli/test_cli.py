@@ -303,6 +303,31 @@ def test_an_audit_of_several_trials_counts_them(capsys: pytest.CaptureFixture[st
     assert "expected --trial or --trials, got both" in error_of(capsys)
 
 
+def test_an_audit_of_several_trials_says_why_a_claim_is_not_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", *QUICK, "--policy", "Fed-PECD", "--trials", "2"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "eliminated" in line]
+    assert "claimed in none (" in row
+
+
+def test_figures_of_another_kind_of_regret_are_files_of_their_own(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["run", *QUICK, "--policy", "Uniform", "--trials", "2", "--executor", "serial", "--out", str(out)]) == 0
+    plot = ["plot", str(out), "--figure", "regret", "--format", "svg"]
+    assert main(plot) == main([*plot, "--kind", "paper_regret"]) == 0
+    assert {path.name for path in out.glob("*.svg")} == {"regret.svg", "regret_paper_regret.svg"}
+
+
+def test_a_kind_of_regret_that_a_problem_lacks_is_refused_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    stream = ["--set", "context=streaming", "--policy", "KK-UCB", "--policy", "Lin-Hidden", "--trials", "2"]
+    assert main(["run", *QUICK, *stream, "--executor", "serial", "--out", out]) == 0
+    for command in ("compare", "plot"):
+        assert main([command, out, "--kind", "group_regret"]) == 2
+        assert "kind: expected one that this problem has, got 'group_regret'" in error_of(capsys)
+
+
 def test_an_audit_fails_when_a_claim_fails_in_one_of_several_trials(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,11 +356,14 @@ def test_data_check_counts_the_eligible_users(tmp_path: Path, capsys: pytest.Cap
     assert ended.value.code == 2
 
 
+FAILS = "experiment_policies:FailsSometimes"
+
+
 def test_a_failing_trial_gives_exit_code_1_and_the_command_that_repeats_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
-    assert main(["run", *QUICK, "--policy", "Test-Fails", "--trials", "8", "--out", out, "--executor", "serial"]) == 1
+    assert main(["run", *QUICK, "--policy", FAILS, "--trials", "8", "--out", out, "--executor", "serial"]) == 1
     first, second, *_ = error_of(capsys).splitlines()
     assert "failed: TwoArgumentsError: no luck" in first
     command = second.strip().removeprefix("alone: fedbandit ").split()
@@ -430,6 +458,8 @@ def test_wrong_grammar_gives_exit_code_2() -> None:
     ("arguments", "message"),
     [
         (["run", *QUICK, "--policy", "Uniform", "--trails", "3"], "got --trails; did you mean '--trials'"),
+        (["run", *QUICK, "--policy", "Uniform", "--max-cycles", "100"], "; write --set max_cycles=..."),
+        (["run", *QUICK, "--policy", "Uniform", "--horizon=100"], "; write --set max_cycles=..."),
         (["plot", "folder", "--fgure=regret"], "got --fgure=regret; did you mean '--figure'"),
         (["report", "one", "two"], "fedbandit report: error: expected the arguments of its --help, got two\n"),
     ],

@@ -49,3 +49,13 @@ def test_a_federation_of_peers_without_a_network_of_its_agents_is_refused(
 ) -> None:
     assert main(["federate", "--policy", "coop-UCB2", "--agents", "3", "--set", "max_cycles=9", *network]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_sweep_over_networks_needs_no_other_network(tmp_path: Path) -> None:
+    swept = ["--over", "network=ring,complete", "--executor", "serial", "--out", str(tmp_path / "out")]
+    assert main(["sweep", *QUICK, "--policy", "Gossip-UCB", *swept]) == 0
+    assert {folder.name for folder in (tmp_path / "out").iterdir() if folder.is_dir()} == {
+        "network=ring",
+        "network=complete",
+    }
+    assert main(["sweep", *QUICK, "--policy", "Gossip-UCB", "--over", "dropout=0,0.1", "--executor", "serial"]) == 2

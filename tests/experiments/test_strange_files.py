@@ -1,5 +1,6 @@
 """Files that are no results: they are refused with words, before time or memory is spent on them."""
 
+import json
 import os
 import tracemalloc
 import zipfile
@@ -10,8 +11,10 @@ import pytest
 from experiment_policies import small
 
 import fedbandit_envs as fb
+from fedbandit_envs.experiments import reservations
 from fedbandit_envs.experiments.folder import FolderError
 from fedbandit_envs.experiments.settings import ExperimentError
+from fedbandit_envs.problems.movielens.ratings import read_ratings
 
 
 def compressed(file: Path) -> None:
@@ -73,6 +76,44 @@ def test_an_experiment_is_read_from_a_small_file_alone(tmp_path: Path, what: str
     STRANGE[what](tmp_path / "own.toml")
     with pytest.raises(ExperimentError, match=r"own\.toml: expected"):
         fb.Experiment.read(tmp_path / "own.toml")
+
+
+NO_HOLDER = {
+    "a list": "[]",
+    "no names": "{}",
+    "this machine alone": json.dumps({"machine": reservations._machine()}),
+    "a process without a number": json.dumps(reservations._this_process() | {"pid": "1"}),
+    "lists in lists": "[" * 9_000,
+    "too long": "1" * 10**6,
+    "no text": "\udc80",
+}
+
+
+@pytest.mark.parametrize("what", [*NO_HOLDER, "a pipe", "a device", "a hole", "a link to nothing", "a folder"])
+def test_a_reservation_that_names_nobody_is_that_of_an_unknown_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nothing hangs: it is dead after minutes of silence, and the run goes on."""
+    target = tmp_path / "trial_000001.npz"
+    file = tmp_path / "trial_000001.npz.reserved-0"
+    if what in NO_HOLDER:
+        file.write_bytes(NO_HOLDER[what].encode(errors="surrogateescape"))
+    elif what == "a folder":
+        file.mkdir()
+    else:
+        STRANGE[what](file)
+    with reservations.Reservations() as mine:
+        assert not mine.take(target)
+        monkeypatch.setattr(reservations, "SILENCE", -1.0)
+        assert mine.take(target)
+
+
+@pytest.mark.parametrize("what", ["a device", "a pipe", "a hole"])
+@pytest.mark.parametrize("sha256", ["0", None])
+def test_ratings_are_read_from_a_file_of_a_sane_size_alone(tmp_path: Path, what: str, sha256: str | None) -> None:
+    STRANGE[what](tmp_path / "u.data")
+    with pytest.raises(ValueError, match=r"u\.data: expected (a file|at most 100,000,000 bytes)"):
+        read_ratings(tmp_path / "u.data", sha256)
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json"])

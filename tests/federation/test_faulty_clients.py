@@ -237,6 +237,45 @@ def test_plans_of_different_lengths_are_refused_with_the_reason() -> None:
         federated(Loop(of, EACH_ITS_OWN), quorum=1.0)
 
 
+def without_kind(packet: Packet) -> Packet:
+    header = json.loads(packet["header"])
+    if any(header["messages"]):
+        header["messages"][0]["kind"] = ""
+    return {**packet, "header": json.dumps(header)}
+
+
+@pytest.mark.parametrize("name", ["FedLinUCB", "Async-LinUCB", "DisLinUCB", "Fed-PECD", "Fed-CI", "FedUCB"])
+def test_of_two_forms_the_one_that_the_server_knows_is_right(name: str) -> None:
+    """The liar comes first, and of two clients that speak each has half of the agents."""
+    of = settings(name, num_agents=2, max_cycles=60)
+    loop = Loop(of, [[0], [1]])
+    loop.tampered = {(0, turn): without_kind for turn in range(200)}
+    coordinator = federated(loop)
+    assert {fault.agent for fault in coordinator.faults} == {0}
+
+
+@pytest.mark.parametrize("dead", [[], [2]])
+def test_half_of_the_agents_can_not_end_the_run_by_a_false_length(dead: list[int]) -> None:
+    """One of the two clients that are heard says that it has played to the end: nobody knows which of them is right."""
+
+    def to_the_end(packet: Packet) -> Packet:
+        return {**packet, "header": json.dumps(json.loads(packet["header"]) | {"length": 300})}
+
+    of = settings("Fed-PECD", num_agents=2 + len(dead), max_cycles=300)
+    loop = Loop(of, [[agent] for agent in range(2 + len(dead))])
+    loop.tampered[0, 0] = to_the_end
+    loop.dead = {(node, 0) for node in dead}
+    coordinator = coordinator_of(loop)
+    with pytest.raises(
+        QuorumLost, match="more than half of the 2 agents that were heard, got 4 steps from 1, 300 steps"
+    ):
+        coordinator.advance()
+    assert (coordinator.step, coordinator.turn) == (0, 0)
+    while not coordinator.done:  # the false client has come to its senses
+        coordinator.advance()
+    assert loop.client(1).snapshot()["step"] == 300
+
+
 def test_what_no_client_can_send_right_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings("Fed-PECD")
     loop = Loop(of, SEVERAL)

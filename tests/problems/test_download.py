@@ -105,6 +105,63 @@ def test_a_wrong_checksum_is_an_error_with_both_and_leaves_nothing(server, tmp_p
     assert os.listdir(tmp_path) == []
 
 
+def packed(method, spoil):
+    """An archive with u.data packed by this method, of which some bytes are changed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("ml-100k/u.data", RATINGS)
+    return spoil(bytearray(buffer.getvalue()))
+
+
+def torn(content):
+    """Bytes in the middle of the packed file are others."""
+    content[60:80] = bytes(20)
+    return bytes(content)
+
+
+def locked(content):
+    """The flags in both headers say that the file is encrypted."""
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+UNREADABLE = {
+    "no archive": b"PK nothing",
+    "without u.data": zipped({"ml-100k/README": b"about"}),
+    "encrypted": packed(zipfile.ZIP_STORED, locked),
+    "deflate": packed(zipfile.ZIP_DEFLATED, torn),
+    "bzip2": packed(zipfile.ZIP_BZIP2, torn),
+    "lzma": packed(zipfile.ZIP_LZMA, torn),
+    "stored": packed(zipfile.ZIP_STORED, torn),
+}
+
+
+@pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE)
+def test_an_archive_that_can_not_be_read_is_an_error_that_says_so(server, tmp_path, folder, monkeypatch, content):
+    server.answers = [body(content)]
+    monkeypatch.setattr(module, "MOVIELENS_SHA256", sha256(content))
+    assert "expected a zip file that can be read, with ml-100k/u.data in it, got" in one_line_error(folder)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_answer_that_is_far_too_long_is_cut(server, tmp_path, folder, monkeypatch):
+    server.answers = [without_length(ARCHIVE)]
+    monkeypatch.setattr(module, "_MOST_BYTES", 100)
+    assert "expected at most 100 bytes, got more" in one_line_error(folder)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_unpacked_is_bounded_and_checked(server, tmp_path, folder, monkeypatch):
+    content = packed(zipfile.ZIP_DEFLATED, bytes)
+    server.answers = [body(content)]
+    monkeypatch.setattr(module, "MOVIELENS_SHA256", sha256(content))
+    monkeypatch.setattr(module, "_MOST_BYTES", len(content))
+    message = one_line_error(folder)
+    assert f"expected sha256 {sha256(RATINGS)} for ml-100k/u.data, got" in message
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize("answer", [body(ARCHIVE, cut=1000), silence, body(b"", length=10)])
 def test_a_cut_connection_is_an_error_that_leaves_nothing(server, tmp_path, folder, answer):
     server.answers = [answer]

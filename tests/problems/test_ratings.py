@@ -184,6 +184,12 @@ def test_a_table_that_can_not_be_learnt_from_is_refused(table, arguments, words)
         fb.from_ratings(table, **NAMES | {"num_arms": 4, "dim": 2} | arguments)
 
 
+def test_two_ratings_of_one_cell_are_named_by_their_lines(tmp_path):
+    (tmp_path / "x.csv").write_text("who,film,stars\n1,2,3\n1,3,4\n1,2,5\n")
+    with pytest.raises(ValueError, match=r"line 4: expected one rating .*got another for user '1', item '2' of line 2"):
+        learnt(tmp_path / "x.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

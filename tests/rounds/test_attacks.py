@@ -5,12 +5,13 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from kernel_runs import same_arms
 
 import fedbandit_envs as fb
 from fedbandit_agents.phased.elimination import PhasedElimination
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.plans import ProtocolError
-from fedbandit_envs.protocol.policy import observe_for
+from fedbandit_envs.protocol.policy import observe_for, partner_of
 from fedbandit_envs.rounds.attacks import ATTACKS, Attackers
 from fedbandit_envs.rounds.carrier import ViaServer
 from fedbandit_envs.rounds.faults import Faults
@@ -236,6 +237,8 @@ def test_honest_reports_are_never_refused(name: str) -> None:
 
 SPOILT = (np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e99, -1e60, 1e8, -10.0, 0.0, 1e-300)
 
+WRONG_NUMBERS = (-(2**62), -1, 0, 1, 7, 10**6, 2**62, 2**63 - 1)
+
 
 @dataclass(frozen=True)
 class Mutating(Attackers):
@@ -255,23 +258,71 @@ class Mutating(Attackers):
             with np.errstate(over="ignore"):
                 spoilt = part * factor if rng.random() < 0.5 else np.full(part.shape, rng.choice(SPOILT))
             array[rows] = np.where(chosen, spoilt, part)
+        for array in (array for array in arrays.values() if array.dtype.kind in "iu" and len(rows)):
+            part = array[rows]
+            chosen = rng.random(part.shape) < rng.choice([0.0, 0.05, 1.0])
+            array[rows] = np.where(chosen, rng.choice(WRONG_NUMBERS), part)
         return fb.Message(report.kind, arrays, report.agents, report.present)
 
 
-@pytest.mark.parametrize("case", [*range(54), *(pytest.param(case, marks=pytest.mark.slow) for case in range(54, 200))])
-def test_nothing_but_finite_numbers_leaves_a_server_whatever_is_reported(case: int) -> None:
-    name = FEDERATED[case % len(FEDERATED)]
-    aggregation = ("mean", "huber", "tukey")[case // len(FEDERATED) % 3]
-    policy = fb.make_policy(name, aggregation=aggregation)
-    env = environment(policy, max_cycles=150)
-    if case % 2:  # here no bound of theta is guaranteed
-        env = fb.make("fedbandit/MovieLens-v0", num_agents=6, max_cycles=150, observe=env.observe)
-    faults = Faults(attackers=Mutating("constant", share=0.34, case=case))
-    history = fb.play(env, policy, seed=case, faults=faults, record=True)
-    assert history.pulls[-1].sum(axis=1).tolist() == [150] * 6
+TALKING = [name for name in fb.policy_names() if partner_of(type(fb.make_policy(name))) != "nobody"]
+ATTACKED = {
+    "synthetic": ("fedbandit/Synthetic-v0", {"num_agents": 10}),
+    "no bound of theta": ("fedbandit/MovieLens-v0", {"num_agents": 10}),
+    "few contexts": ("fedbandit/Household-v0", {"num_agents": 10}),
+    "the same arms": same_arms("gaussian"),
+    "shared arms": ("fedbandit/SharedArms-v0", {}),
+    "a stream": ("fedbandit/Synthetic-v0", {"num_agents": 10, "context": "streaming", "reveal": "after"}),
+}
+
+
+def survives(policy: fb.Policy, problem: str, case: int) -> bool:
+    """A run with a fifth of attackers ends as it should; False where the policy does not play the problem."""
+    name, arguments = ATTACKED[problem]
+    if (problem == "a stream") != (policy.observes == "delayed"):
+        return False
+    env = fb.make(name, max_cycles=80, observe=observe_for(policy), **arguments)
+    if fb.why_not(policy, env, network="ring"):
+        return False
+    attackers = Mutating("constant", share=0.2, case=case)
+    history = fb.play(env, policy, seed=case, faults=Faults(attackers=attackers), record=True, network="ring")
+    num_agents = history.pulls.shape[1]
+    assert history.pulls[-1].sum(axis=1).tolist() == [80] * num_agents
+    assert {fault.agent for fault in history.faults} <= set(attackers.agents(case, num_agents).tolist())
     for exchange in history.exchanges or ():
         for array in exchange.down.arrays.values() if exchange.down is not None else ():
             assert np.isfinite(array).all()
+    return True
+
+
+@pytest.mark.parametrize("name", TALKING)
+def test_no_run_ends_wrongly_and_no_honest_agent_is_refused_whatever_is_reported(name: str) -> None:
+    """A crash of any side is a failure of the test. A slow test plays 13 more cases of each."""
+    played_some = [survives(fb.make_policy(name), problem, case) for problem in ATTACKED for case in range(2)]
+    assert any(played_some)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TALKING)
+def test_no_run_ends_wrongly_whatever_is_reported_many_times(name: str) -> None:
+    for problem in ATTACKED:
+        for case in range(2, 15):
+            survives(fb.make_policy(name), problem, case)
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_a_robust_server_sends_nothing_but_finite_numbers_whatever_is_reported(case: int) -> None:
+    name, aggregation = FEDERATED[case % len(FEDERATED)], ("huber", "tukey")[case // len(FEDERATED)]
+    assert survives(fb.make_policy(name, aggregation=aggregation), ("synthetic", "no bound of theta")[case % 2], case)
+
+
+@pytest.mark.parametrize("name", ["Weighted-DisLinUCB", "Residual-LinUCB", "Private-FedLinUCB", "FedUCB", "FedLinUCB"])
+def test_sums_that_no_pulls_can_have_are_refused_where_nothing_is_guaranteed(name: str) -> None:
+    """They made every matrix singular for every agent."""
+    liars = Attackers("constant", share=0.1, value=1e20)
+    env = fb.make("fedbandit/MovieLens-v0", num_agents=10, max_cycles=150)
+    history = fb.play(env, fb.make_policy(name), seed=0, faults=Faults(attackers=liars))
+    assert {fault.agent for fault in history.faults} == set(liars.agents(0, 10).tolist())
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,10 @@ def things() -> dict[str, Any]:
     assert history.exchanges is not None
     arrays = {"theta": np.ones((30, 3)), "features": np.ones((40, 30, 3))}
     experiment = fb.Experiment("fedbandit/Linear-v0", ["Uniform", "Oracle"], arrays | {"max_cycles": 8}, trials=2)
+    finished: list[object] = []
+    result = fb.run(experiment, executor="serial", callbacks=[finished.append])
+    user, item = np.divmod(np.arange(600), 30)
+    ratings = {"user": user, "item": item, "rating": 1 + (user + 2) * (item + 1) % 5}
     return {
         "environment": env,
         "instance": env.instance,
@@ -41,11 +45,16 @@ def things() -> dict[str, Any]:
         "ledger": history.ledger,
         "phase": phases(history)[0],
         "experiment": experiment,
-        "result": fb.run(experiment, executor="serial"),
+        "result": result,
         "Gaussian": fb.Gaussian(np.zeros((100, 3)), std=0.1),
         "Discrete": fb.Discrete(np.zeros((100, 2, 3)), np.full((100, 2), 0.5)),
         "PointMass": fb.PointMass(np.eye(30)),
         "Linear": fb.Linear(**arrays),
+        "audit": fb.audit(history),
+        "fitted": fb.from_ratings(ratings, user="user", item="item", rating="rating", num_arms=3, dim=2),
+        "finished": finished[0],
+        "rounds": fb.CommunicationRounds(env, history.policy),
+        "recorder": fb.RecordRegret(env),
     }
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedbandit_envs.problems.movielens.ratings import RATINGS_SHA256
-from fedbandit_envs.storage import write_whole
+from fedbandit_envs.storage import UNREADABLE, read_whole, write_whole
 from fedbandit_envs.validation import needs
 
 MOVIELENS_URL = "https://files.grouplens.org/datasets/movielens/ml-100k.zip"
@@ -19,6 +19,7 @@ MOVIELENS_SHA256 = "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a
 RATINGS_MEMBER = "ml-100k/u.data"
 _SILENCE = 30.0  # seconds without a byte after which a server is given up
 _LONGEST = 1800.0  # seconds for the whole file of 5 MB
+_MOST_BYTES = 20_000_000  # of the whole file, and of what is unpacked from it
 
 
 class DownloadError(RuntimeError):
@@ -33,7 +34,7 @@ def download(destination: str | Path) -> Path:
     """
     target = Path(destination) / Path(RATINGS_MEMBER).name
     if target.is_file():
-        got = hashlib.sha256(target.read_bytes()).hexdigest()
+        got = hashlib.sha256(read_whole(target)).hexdigest()
         if got != RATINGS_SHA256:
             raise DownloadError(
                 f"{target}: expected sha256 {RATINGS_SHA256}, got {got}; remove it, or choose another folder"
@@ -41,11 +42,24 @@ def download(destination: str | Path) -> Path:
         print(f"{target} is already there, with the right checksum")
         return target
     with _folder(target.parent) as folder, tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as place:
-        with zipfile.ZipFile(_archive(Path(place))) as archive:
-            ratings = archive.read(RATINGS_MEMBER)
-        write_whole(target, ratings)
+        write_whole(target, _ratings(_archive(Path(place))))
     print(f"{target} downloaded, with the right checksum")
     return target
+
+
+def _ratings(archive: Path) -> bytes:
+    """The content of u.data in the zip file."""
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(RATINGS_MEMBER) as member:
+            ratings = member.read(_MOST_BYTES + 1)
+    except UNREADABLE as error:
+        raise DownloadError(
+            f"{MOVIELENS_URL}: expected a zip file that can be read, with {RATINGS_MEMBER} in it, got "
+            f"{type(error).__name__}: {error}; get the file by other means"
+        ) from error
+    if (got := hashlib.sha256(ratings).hexdigest()) != RATINGS_SHA256:
+        raise DownloadError(f"{MOVIELENS_URL}: expected sha256 {RATINGS_SHA256} for {RATINGS_MEMBER}, got {got}")
+    return ratings
 
 
 @contextmanager
@@ -100,6 +114,8 @@ def _fetch(url: str, file: str, _: object) -> None:
         with tqdm(total=length or None, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
             while part := answer.raw.read1(1 << 16):
                 bar.update(target.write(part))
+                if target.tell() > _MOST_BYTES:
+                    raise requests.ConnectionError(f"expected at most {_MOST_BYTES:,} bytes, got more")
                 if time.monotonic() > end:
                     raise requests.Timeout(f"expected the file within {_LONGEST:g} s, got {target.tell()} bytes of it")
         if length and target.tell() != length:

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.storage import read_whole
 
 RATINGS_SHA256 = "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"
 HIGHEST_RATING = 5
+_MOST_BYTES = 100_000_000  # 50 times u.data
 
 
 def read_ratings(path: str | Path, sha256: str | None = RATINGS_SHA256) -> FloatArray:
@@ -18,8 +20,11 @@ def read_ratings(path: str | Path, sha256: str | None = RATINGS_SHA256) -> Float
         path: The file u.data.
         sha256: The checksum that the file must have, by default that of MovieLens-100K. None accepts every file of
             that form: rows of user, item, rating and time, separated by tabs, with ids counted from 1.
+
+    Raises:
+        ValueError: it is another file, no file but for example a pipe, or one of more than 100 MB, which is not read.
     """
-    content = Path(path).read_bytes()
+    content = read_whole(Path(path), _MOST_BYTES)
     if sha256 is not None and (got := hashlib.sha256(content).hexdigest()) != sha256:
         raise ValueError(
             f"{path} is not the u.data of MovieLens-100K: expected sha256 {sha256}, got {got}; "
