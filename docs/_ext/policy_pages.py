@@ -218,7 +218,7 @@ def draw(run: Shown, file: Path) -> None:
             look = {"color": INK, "linewidth": 2.0}
         else:
             look = {"color": "#777777", "linewidth": 1.2, "linestyle": ENDS[name]}
-        axes.plot(one.steps, one.mean_regret(), label=name, **look)
+        axes.plot([0, *one.steps], [0.0, *one.mean_regret()], label=name, **look)
     axes.set_xlabel("step")
     axes.set_ylabel("regret per agent")
     axes.legend(frameon=False)

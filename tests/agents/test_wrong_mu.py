@@ -119,7 +119,7 @@ def regrets(problem, horizon, seeds):
 @pytest.mark.parametrize("problem", [MASKED, SYNTHETIC], ids=["masked", "synthetic"])
 @pytest.mark.parametrize(("offset", "share"), [(20.0, 0.05), (3.0, 1.0)])
 def test_with_a_wrong_mu_a_server_costs_little_regret(problem, offset, share):
-    # 1.3 was the aim before any run. The first edition had up to 7 times the regret without a server.
+    # 1.3 was the aim before any run. Fed-CI before it doubted mu had up to 7 times the regret without a server.
     ours, alone = regrets(SomeMisjudged(problem, offset, share), 2**15, 4)
     assert np.mean(ours) < 1.3 * np.mean(alone)
 

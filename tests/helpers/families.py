@@ -1,7 +1,7 @@
 """Twenty families of problems on which Fed-CI is compared with what it must not be worse than.
 
-The families of `DEVELOPED` were looked at while the second edition of Fed-CI was written. Those of `WRITTEN_AFTER` were
-written when its scale, its robust server and its cloud were finished, and no constant was chosen by them.
+The families of `DEVELOPED` were looked at while Fed-CI got its learnt scale, its robust server and its cloud. Those of
+`WRITTEN_AFTER` were written when these were finished, and no constant was chosen by them.
 """
 
 from collections.abc import Callable
