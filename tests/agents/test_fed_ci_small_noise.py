@@ -36,8 +36,8 @@ def largest_over_median(problem, horizon, runs):
     return found.max() / np.median(found)
 
 
-# The bound, 5, was set before these runs. Of 10 runs of an earlier Fed-CI, which took theta for N(0, I), one or two were
-# lost: the largest was 1,300 and 800 times the median with the first two problems, and 400 times with MovieLens.
+# The bound, 5, was set before these runs. Of 10 runs of an earlier Fed-CI, which took theta for N(0, I), one or two
+# were lost: the largest was 1,300 and 800 times the median with the first two problems, and 400 times with MovieLens.
 SETTINGS = {
     "noise .01": (LittleNoise(0.01), 2**20),
     "noise .001": (LittleNoise(0.001), 2**20),
