@@ -265,7 +265,11 @@ class Mutating(Attackers):
         return fb.Message(report.kind, arrays, report.agents, report.present)
 
 
-TALKING = [name for name in fb.policy_names() if partner_of(type(fb.make_policy(name))) != "nobody"]
+TALKING = [
+    name
+    for name in fb.policy_names()
+    if not name.startswith("Test-") and partner_of(type(fb.make_policy(name))) != "nobody"
+]
 ATTACKED = {
     "synthetic": ("fedbandit/Synthetic-v0", {"num_agents": 10}),
     "no bound of theta": ("fedbandit/MovieLens-v0", {"num_agents": 10}),
