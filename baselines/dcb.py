@@ -96,13 +96,8 @@ class DCBAgents(PeerAgents):
         return choose(self.ridge(), self.view.psi, self.width())
 
     def ridge(self) -> Ridge:
-        """What is known; sums that only false reports can have made, with a singular V, count as nothing."""
-        gram, moments = self.known[..., :-1], self.known[..., -1]
-        try:
-            return from_sums(gram, moments, regularisation=1.0)
-        except np.linalg.LinAlgError:
-            usable = (np.linalg.slogdet(gram + np.eye(gram.shape[-1]))[0] != 0)[..., None]
-            return from_sums(np.where(usable[..., None], gram, 0), np.where(usable, moments, 0), regularisation=1.0)
+        """What is known."""
+        return from_sums(self.known[..., :-1], self.known[..., -1], regularisation=1.0)
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
         """Put the step into the queue, and send the queue."""

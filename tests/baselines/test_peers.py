@@ -184,9 +184,9 @@ def test_false_reports_can_make_what_a_dcb_agent_knows_singular_and_the_others_s
     side.known[:, :, 0, 0], side.known[:, :, 0, 1] = 3.0, [2.0, 3.0, 1.0, 0.5]
     expected = side.ridge().theta()[..., 0]
     side.known[2, 1, 0, 0] = -1.0
-    expected[2, 1] = 0
+    expected[2, 1] = 3.0  # V = 1 - 1 is taken for 1
     np.testing.assert_array_equal(side.ridge().theta()[..., 0], expected)
-    assert side.choose().tolist() == 7 * [1]  # also the agent that knows nothing of this arm any more
+    assert side.choose().tolist() == 7 * [1]
 
 
 def test_an_arm_that_does_not_exist_is_not_taken_for_one_that_does():

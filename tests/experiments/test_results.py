@@ -221,9 +221,9 @@ def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(
 ) -> None:
     monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda name: None)
     for backend in ("pandas", "polars"):
-        with pytest.raises(ImportError, match=rf"expected {backend} .*'fedbandit-envs\[frames\]', or use table"):
+        with pytest.raises(ImportError, match=rf"expected {backend} .*'\.\[frames\]', or use table"):
             result.frame(backend=backend)
-    with pytest.raises(ImportError, match=r"expected pyarrow .*'fedbandit-envs\[frames\]', or leave out parquet=True"):
+    with pytest.raises(ImportError, match=r"expected pyarrow .*'\.\[frames\]', or leave out parquet=True"):
         result.write_tables(tmp_path / "new", parquet=True)
     assert not (tmp_path / "new").exists()
 
