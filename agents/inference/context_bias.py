@@ -12,6 +12,7 @@ possibility that the agent was told a wrong distribution.
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +33,13 @@ _LEAST_LEFT = 0.09
 WRONG = 0.001
 # by this factor of all standard deviations. Its rewards decide.
 WRONG_SPREAD = 8.0
+
+
+class Predicting(Protocol):
+    """What is known about theta, for each of n agents."""
+
+    def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The mean and the variance (n, S, K) of <theta_a, features>, for features (n, S, K, d)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +96,7 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
     """What agents believe about the mean rewards in their one hidden context, before any reward of their own."""
     distribution, feature_map = view.distribution, view.feature_map
     if distribution.finite_support:  # exact: given the point of the support, only theta is uncertain
-        support, weights = distribution.nodes()
-        mean, variance = others.predict(feature_map(support))
-        with np.errstate(divide="ignore"):
-            return Belief(np.log(weights), mean, variance, np.zeros((*mean.shape, 0)))
+        return belief_of_support(view, others)
     if needs_cloud(view):
         points, left = cloud(view)
         mean, variance = others.predict(feature_map(points))
@@ -111,6 +116,14 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
         average.variance + own[:, None] * spreads[:, None] ** 2,
         factors[:, None] * spreads[:, None, None],
     )
+
+
+def belief_of_support(view: View, others: Predicting) -> Belief:
+    """The mixture over all contexts that are possible, where these are finitely many."""
+    support, weights = view.distribution.nodes()
+    mean, variance = others.predict(view.feature_map(support))
+    with np.errstate(divide="ignore"):
+        return Belief(np.log(weights), mean, variance, np.zeros((*mean.shape, 0)))
 
 
 def wrong_mu(view: View, belief: Belief) -> FloatArray:
@@ -143,8 +156,8 @@ def inferred_features(
 
     <theta_a, phi(a, c) - x> is smaller than <theta_a, phi(a, c) - psi> and less correlated across arms. Its mean is
     zero, whatever was pulled because of the other arms. x is inferred only where one normal vector moves all arms, as
-    the distribution's `common_root` says; elsewhere it is psi. It could be inferred for a finite support, too, but
-    there agents that mistake their context confirm each other's mistakes.
+    the distribution's `common_root` says; elsewhere it is psi. With a finite support agents that mistake
+    their context would confirm each other's mistakes: they send sites instead, see `site_agents`.
 
     Args:
         view: what the agents know.

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.inference.weighted_server import WeightedServer
 from fedbandit_envs.arrays import FloatArray
-from fedbandit_envs.protocol.knowledge import Constants, ServerView
-from fedbandit_envs.protocol.policy import Policy, ServerSide
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.validation import check_fields, checked, optional, real_number, true_or_false, whole_number
 
 # Before the first round all agents together pull an arm this often for each of the d unknowns of its theta.
@@ -68,7 +67,3 @@ class ContextInference(Policy):
         assumed = self.assumed_sigma(constants) ** 2
         variance = (squares + _WORTH_OF_SIGMA * assumed) / (freedom + _WORTH_OF_SIGMA)
         return np.sqrt(variance.clip(min=0))
-
-    def server(self, view: ServerView) -> ServerSide:
-        """The server: weighted least squares, arm by arm."""
-        return WeightedServer(self, view.constants)

@@ -7,9 +7,12 @@ import numpy as np
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
+from fedbandit_agents.inference.site_server import SiteServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
-from fedbandit_envs.protocol.knowledge import View
+from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
+from fedbandit_envs.protocol.policy import ServerSide
 from fedbandit_envs.ties import first_largest
 
 _LEAST = np.finfo(np.float64).eps  # of a probability by which odds are divided
@@ -22,7 +25,9 @@ class FedCI(ContextInference):
     Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
     server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
     model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
-    estimates of theta_a with weights for the arms about which they have learnt something new. This policy belongs to
+    estimates of theta_a with weights for the arms about which they have learnt something new. If each context is one of
+    finitely many, they send sites of expectation propagation: what their rewards say about theta_a, whichever context
+    they have. The server is never told mu_i or a reward, but what it is told depends on both. This policy belongs to
     this library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb
@@ -34,7 +39,11 @@ class FedCI(ContextInference):
 
     def agents(self, view: View) -> "FedCIAgents":
         """Agents that infer their context and play by Thompson sampling."""
-        return FedCIAgents(self, view)
+        return FedCISiteAgents(self, view) if sends_sites(view) else FedCIAgents(self, view)
+
+    def server(self, view: ServerView) -> ServerSide:
+        """A server that pools estimates by weighted least squares, arm by arm, or adds up sites."""
+        return SiteServer(self, view.constants)
 
 
 class FedCIAgents(InferringAgents):
@@ -67,6 +76,12 @@ class FedCIAgents(InferringAgents):
         worth: BoolArray = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth, chance
+
+
+class FedCISiteAgents(SiteAgents, FedCIAgents):
+    """Agents of Fed-CI whose context is one of finitely many, and who report sites."""
+
+    policy: FedCI
 
 
 def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:

@@ -76,8 +76,7 @@ class InferringAgents(AgentSide):
 
     def form_prior(self) -> None:
         """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
-        others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
-        prior = average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+        prior = self.prior_belief()
         own = (
             np.ones(self.scale.shape) if self.told else self.scale**2
         )  # before anything is told, V is I and theta is 0
@@ -87,8 +86,13 @@ class InferringAgents(AgentSide):
         sigma2 = np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
         self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
+    def prior_belief(self) -> Belief:
+        """What mu and the other agents' reports say about the mean rewards."""
+        others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
+        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+
     def prior(self) -> Belief:
-        """The belief before own rewards."""
+        """The belief before own rewards, as it is kept."""
         return Belief(self.log_weights, self.mean, self.variance, self.factors)
 
     def posterior(self) -> Belief:

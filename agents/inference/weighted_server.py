@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 # The weights in the reports of an arm count as this many degrees of freedom, beside those of the residuals.
 _WORTH_OF_WEIGHTS = 10.0
 # The fit that judges reports first takes no weight and no value for larger than this many medians of its arm.
-_MOST_MEDIANS = 4.0
+MOST_MEDIANS = 4.0
 # A report that is off by more than this many standard deviations loses weight, with the square of the excess.
-_TRUSTED = 3.0
+TRUSTED = 3.0
 # How often all reports are weighted anew by how far they are from the fit before.
-_JUDGEMENTS = 2
-_MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
+JUDGEMENTS = 2
+MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
 
@@ -67,10 +67,14 @@ class WeightedServer(ServerSide):
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
-            self.residuals[up.agents] = up["residuals"]
-            squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
-            arrays["sigma"] = self.policy.corrected_sigma(self.constants, squares, freedom)
+            arrays["sigma"] = self.told_sigma(up)
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
+
+    def told_sigma(self, up: Message) -> FloatArray:
+        """The noise scale (1,) by the residuals of all agents, after those of a message are kept."""
+        self.residuals[up.agents] = up["residuals"]
+        squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
+        return self.policy.corrected_sigma(self.constants, squares, freedom)
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports with negative weights or degrees of freedom."""
@@ -84,18 +88,18 @@ class WeightedServer(ServerSide):
     def _judged(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """The weights of the reports (M, K), less for those far off, their values, and theta and V with these.
 
-        A report of weight w that is off by r counts for at most `_TRUSTED`^2 / r^2, however large w is, times the
+        A report of weight w that is off by r counts for at most `TRUSTED`^2 / r^2, however large w is, times the
         typical scatter of its arm.
         """
         present = self.weights > 0
-        weights = np.minimum(self.weights, _MOST_MEDIANS * _medians(self.weights, present))
+        weights = np.minimum(self.weights, MOST_MEDIANS * medians(self.weights, present))
         values = np.einsum("nad,nad->na", self.estimates, e)
-        most = _MOST_MEDIANS * _medians(np.abs(values), present)
+        most = MOST_MEDIANS * medians(np.abs(values), present)
         theta, V = self._fit(e, weights, np.clip(values, -most, most))
-        for _ in range(_JUDGEMENTS):
+        for _ in range(JUDGEMENTS):
             squares = self.weights * (values - np.einsum("nad,ad->na", e, theta)) ** 2
-            typical = (_medians(squares, present) / _MEDIAN_OF_CHI_SQUARE).clip(min=1)
-            weights = self.weights / (squares / (_TRUSTED**2 * typical)).clip(min=1)
+            typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
+            weights = self.weights / (squares / (TRUSTED**2 * typical)).clip(min=1)
             theta, V = self._fit(e, weights, values)
         return weights, values, theta, V
 
@@ -124,7 +128,7 @@ class WeightedServer(ServerSide):
         return np.minimum(scatter, largest.clip(min=1))
 
 
-def _medians(values: FloatArray, present: BoolArray) -> FloatArray:
+def medians(values: FloatArray, present: BoolArray) -> FloatArray:
     """The lower median of what is present in each column, (K,); infinity where nothing is."""
     order = np.sort(np.where(present, values, np.inf), axis=0)
     middle = (np.count_nonzero(present, axis=0) - 1).clip(min=0) // 2
@@ -136,6 +140,6 @@ def _bounded(residuals: FloatArray) -> FloatArray:
     squares, freedom = residuals.T
     present = freedom > 0
     share = squares / freedom.clip(min=1)
-    freedom = np.minimum(freedom, _MOST_RESIDUALS * _medians(freedom[:, None], present[:, None])[0])
-    most = _MOST_RESIDUALS * _medians(np.abs(share)[:, None], present[:, None])[0]
+    freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
+    most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], present[:, None])[0]
     return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

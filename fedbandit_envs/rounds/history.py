@@ -104,8 +104,8 @@ class History:
         if self.summed:
             if kind not in self.summed:
                 raise ValueError(
-                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change or agents "
-                    f"share arms, got {kind!r}"
+                    f"kind: expected one of {', '.join(self.summed)}, which are recorded where contexts change or arms "
+                    f"are shared, got {kind!r}"
                 )
             return self.summed[kind]
         gaps = self._gaps_of(kind)

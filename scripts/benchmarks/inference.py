@@ -10,7 +10,7 @@ MOST = 3  # times the CPU of Fed-PECD
 
 
 def inference(quick: bool) -> list[Row]:
-    """On MovieLens, where K = 30, and on Synthetic with M = 100 and 1000 agents and K = 10, 30, 90 arms, against a goal."""
+    """On MovieLens with K = 30 arms, and on Synthetic with M = 100 and 1000 and K = 10, 30, 90, against a goal."""
     movielens = fb.make("fedbandit/MovieLens-v0", num_agents=100, max_cycles=HORIZON, context_std=0.1, noise_std=0.1)
     times, ours, theirs = _beside(movielens, 0.1, 2 if quick else 15)
     rows = [

@@ -158,7 +158,7 @@ def test_those_for_whom_there_is_no_room_have_an_arm_too():
 
 
 def test_other_kinds_of_regret_are_refused_with_the_reason():
-    with pytest.raises(ValueError, match="agents share arms, got 'group_regret'"):
+    with pytest.raises(ValueError, match="arms are shared, got 'group_regret'"):
         fb.play(shared(), fb.make_policy("OrchExplore"), seed=0).regret("group_regret")
 
 

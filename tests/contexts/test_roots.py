@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fedbandit_envs.contexts import quadrature
-from fedbandit_envs.contexts.roots import inverse_root, matrix_root
+from fedbandit_envs.contexts.roots import eigen, inverse_root, matrix_root
 
 
 def product(root):
@@ -58,3 +58,18 @@ def test_an_inverse_root_is_the_inverse_of_the_triangular_factor(q):
     kept, root = matrices.copy(), inverse_root(matrices)
     np.testing.assert_allclose(root, np.linalg.inv(np.linalg.cholesky(matrices)), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(matrices, kept)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+def test_eigenvalues_and_vectors_are_right_and_those_of_one_matrix_do_not_depend_on_others(n):
+    roots = np.random.default_rng(n).normal(size=(30, n, n))
+    matrices = roots + roots.swapaxes(1, 2)
+    matrices[0], matrices[1] = np.eye(n), 0
+    values, vectors = eigen(matrices)
+    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(matrices), atol=1e-12)
+    np.testing.assert_allclose(np.einsum("mik,mk,mjk->mij", vectors, values, vectors), matrices, atol=1e-12)
+    np.testing.assert_allclose(np.einsum("mik,mjk->mij", vectors, vectors), np.tile(np.eye(n), (30, 1, 1)), atol=1e-12)
+    for row in range(30):
+        alone = eigen(matrices[row : row + 1])
+        np.testing.assert_array_equal(alone[0][0], values[row])
+        np.testing.assert_array_equal(alone[1][0], vectors[row])
