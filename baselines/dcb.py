@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbandit_agents.linear.ridge import choose, from_sums
+from fedbandit_agents.linear.ridge import Ridge, choose, from_sums
 from fedbandit_agents.linear.widths import hidden_scale
 from fedbandit_baselines.peer_agents import PeerAgents
 from fedbandit_envs.arrays import FloatArray, IntArray
@@ -91,8 +91,16 @@ class DCBAgents(PeerAgents):
 
     def choose(self) -> IntArray:
         """The arm with the largest upper confidence bound."""
-        ridge = from_sums(self.known[..., :-1], self.known[..., -1], regularisation=1.0)
-        return choose(ridge, self.view.psi, self.width())
+        return choose(self.ridge(), self.view.psi, self.width())
+
+    def ridge(self) -> Ridge:
+        """What is known; sums that only false reports can have made, with a singular V, count as nothing."""
+        gram, moments = self.known[..., :-1], self.known[..., -1]
+        try:
+            return from_sums(gram, moments, regularisation=1.0)
+        except np.linalg.LinAlgError:
+            usable = (np.linalg.slogdet(gram + np.eye(gram.shape[-1]))[0] != 0)[..., None]
+            return from_sums(np.where(usable[..., None], gram, 0), np.where(usable, moments, 0), regularisation=1.0)
 
     def learn(self, pulls: IntArray, sums: FloatArray) -> Message:
         """Put the step into the queue, and send the queue."""

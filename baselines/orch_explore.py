@@ -101,6 +101,12 @@ class OrchExploreServer(ServerSide):
         self.least: IntArray = np.ones(num_arms, dtype=np.int64)  # no capacity is smaller
         self.most: IntArray = np.full(num_arms, num_agents)  # no capacity is larger
 
+    def refuses(self, up: Message) -> dict[int, str]:
+        """Rewards that can't be: the part of an agent is from 0 to 1."""
+        assert up.agents is not None
+        strange = ~((up["reward"] >= 0) & (up["reward"] <= 1))
+        return dict.fromkeys(up.agents[strange].tolist(), "sent a reward below 0 or above 1") | super().refuses(up)
+
     def answer(self, up: Message) -> Message:
         """The next arm of each agent."""
         self._learn(up)

@@ -20,7 +20,7 @@ from fedbandit_agents.inference.cloud import cloud, needs_cloud
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
-from fedbandit_envs.contexts.features import FeatureMap
+from fedbandit_envs.contexts.features import FeatureMap, is_linear
 from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import View
 
@@ -31,8 +31,8 @@ _LEAST_LEFT = 0.09
 
 # An agent may be told a wrong mu. With this probability it believes that its context lies further off than mu says,
 WRONG = 0.001
-# by this factor of all standard deviations. Its rewards decide.
-WRONG_SPREAD = 8.0
+# by this factor of all standard deviations, or anywhere within the length of psi. Its rewards decide.
+_WRONG_SPREAD = 8.0
 
 
 class Predicting(Protocol):
@@ -92,8 +92,20 @@ def without_own_share(
     return OthersEstimate(theta, V, Vx, gain, gain * (reported - np.einsum("nad,ad->na", x, theta)), growth)
 
 
-def prior_belief(view: View, others: OthersEstimate) -> Belief:
-    """What agents believe about the mean rewards in their one hidden context, before any reward of their own."""
+def learns_spread(view: View) -> bool:
+    """Whether agents learn by which factor the spread of mu is wrong: the bias is one Gaussian, and does not pass."""
+    told = view.distribution.finite_support or view.distribution.known is not None
+    return not told and is_linear(view.feature_map) and view.constants.context != "resampled"
+
+
+def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Belief:
+    """What agents believe about the mean rewards in their one hidden context, before any reward of their own.
+
+    Args:
+        view: what the agents know.
+        others: what the other agents know about theta.
+        spread: the factor on the standard deviations of mu, (n, 1); it counts where `learns_spread` holds.
+    """
     distribution, feature_map = view.distribution, view.feature_map
     if distribution.finite_support:  # exact: given the point of the support, only theta is uncertain
         return belief_of_support(view, others)
@@ -109,13 +121,22 @@ def prior_belief(view: View, others: OthersEstimate) -> Belief:
     own = own + others.growth * _variances_of_spread(distribution, feature_map, others.V)
     if distribution.known is not None:
         return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
-    spreads = np.array([1.0, WRONG_SPREAD])
+    spreads = np.concatenate([spread, spread_if_wrong(view, others.theta, others.V, spread)], axis=1)
     return Belief(
         np.tile(np.log([1 - WRONG, WRONG]), (len(own), 1)),
         np.repeat(average.mean, 2, axis=1),
-        average.variance + own[:, None] * spreads[:, None] ** 2,
-        factors[:, None] * spreads[:, None, None],
+        average.variance + own[:, None] * spreads[..., None] ** 2,
+        factors[:, None] * spreads[..., None, None],
     )
+
+
+def spread_if_wrong(view: View, theta: FloatArray, V: FloatArray, spread: FloatArray) -> FloatArray:
+    """The factor on the standard deviations of mu if mu is wrong, (n, 1): rewards may be as large as psi is long."""
+    squares = np.einsum("ad,ad->a", theta, theta) + np.einsum("add->a", V)
+    reach = np.einsum("nad,nad,a->n", view.psi, view.psi, squares) / view.psi.shape[2]
+    bias = bias_variances(view, theta, V).sum(axis=1)
+    within = np.sqrt(reach / np.where(bias > 0, bias, np.inf))
+    return np.maximum(_WRONG_SPREAD * spread, within[:, None])
 
 
 def belief_of_support(view: View, others: Predicting) -> Belief:
@@ -142,9 +163,45 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
 
 
+def misfit(
+    view: View,
+    others: OthersEstimate,
+    tau2: FloatArray,
+    spread: FloatArray,
+    pulls: IntArray,
+    sums: FloatArray,
+    noise: FloatArray,
+) -> FloatArray:
+    """How far mean rewards lie from psi^T theta, in spreads of mu, (n, 2): weighted squares, and their weights.
+
+    A residual r about psi^T theta has variance tau^2 + o, where tau^2 is the bias's and o is what else explains it.
+    (r^2 - o) / tau^2 then estimates the square of the factor that is missing on the spread of mu. With the weights
+    (tau^2 / (tau^2 + o))^2 the sums lead to the largest likelihood. Arms that share q normals count as q arms.
+
+    Args:
+        view: what the agents know.
+        others: what the other agents know about theta.
+        tau2: the variance of the bias by the present `spread`, (n, K).
+        spread: the factor on the standard deviations of mu, (n, 1).
+        pulls: how often each arm was pulled, (n, K).
+        sums: the sums of the rewards, (n, K).
+        noise: the variance of one reward about its mean, (n, K).
+    """
+    average = average_belief(view, others)
+    unexplained = average.variance[:, 0] + noise / pulls.clip(min=1)
+    squares = (sums / pulls.clip(min=1) - average.mean[:, 0]) ** 2
+    total = tau2 + unexplained
+    share = np.where((pulls > 0) & (total > 0), tau2 / np.where(total > 0, total, 1), 0)
+    normals = view.distribution.reward_factors(view.feature_map, others.theta)[0].shape[2]
+    independent = min(1.0, normals / pulls.shape[1]) if normals else 1.0
+    found = share * (squares - unexplained) / np.where(total > 0, total, 1) * spread**2
+    return independent * np.stack([found.sum(axis=1), (share**2).sum(axis=1)], axis=1)
+
+
 def inferred_features(
     view: View,
     prior: Belief,
+    spread: FloatArray,
     theta: FloatArray,
     V: FloatArray,
     bias: FloatArray,
@@ -162,6 +219,7 @@ def inferred_features(
     Args:
         view: what the agents know.
         prior: their belief before own rewards.
+        spread: the factor on the standard deviations of mu, (n, 1).
         theta: the server's estimate, (K, d).
         V: its covariance, (K, d, d).
         bias: the mean of <theta_a, phi - psi>^2, (n, K).
@@ -175,10 +233,11 @@ def inferred_features(
     root = view.distribution.common_root(view.feature_map)
     if root is None:
         return view.psi, bias
+    root = spread[..., None] * root
     z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
     x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
-    spread = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
-    tau2 = np.einsum("nade,ade->na", spread, theta[:, :, None] * theta[:, None] + V)
+    left = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
+    tau2 = np.einsum("nade,ade->na", left, theta[:, :, None] * theta[:, None] + V)
     return x, np.maximum(tau2, _LEAST_LEFT * bias)
 
 

@@ -13,11 +13,14 @@ from abc import abstractmethod
 import numpy as np
 
 from fedbandit_agents.inference.context_bias import (
-    WRONG_SPREAD,
+    OthersEstimate,
     average_belief,
     bias_variances,
     inferred_features,
+    learns_spread,
+    misfit,
     prior_belief,
+    spread_if_wrong,
     without_own_share,
     wrong_mu,
 )
@@ -56,6 +59,8 @@ class InferringAgents(AgentSide):
         self.V: FloatArray = np.tile(np.eye(d), (num_arms, 1, 1))
         self.scale: FloatArray = np.ones((n, 1))
         self.sigma: FloatArray = np.full((n, 1), policy.assumed_sigma(view.constants))
+        # The factor on the standard deviations of mu, which the server learns from all agents.
+        self.spread: FloatArray = np.ones((n, 1))
         self.pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)  # all pulls so far
         self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of their rewards
         # Two columns: the sum of squared differences between parts of plans, and the degrees of freedom.
@@ -74,6 +79,10 @@ class InferringAgents(AgentSide):
         """Whether contexts are drawn anew at each pull: there is then no bias, but more noise."""
         return self.view.constants.context == "resampled"
 
+    def others(self) -> OthersEstimate:
+        """What the other agents know about theta."""
+        return without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
+
     def form_prior(self) -> None:
         """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
         prior = self.prior_belief()
@@ -82,14 +91,14 @@ class InferringAgents(AgentSide):
         )  # before anything is told, V is I and theta is 0
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance * own[..., None], prior.factors
-        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own  # (n, K)
+        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own * self.spread**2  # (n, K)
         sigma2 = np.maximum(self.sigma**2, (_LEAST_SIGMA * self.scale) ** 2)
         self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
 
     def prior_belief(self) -> Belief:
         """What mu and the other agents' reports say about the mean rewards."""
-        others = without_own_share(self.theta, self.V, self.features, self.reported, self.precision)
-        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others)
+        others = self.others()
+        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others, self.spread)
 
     def prior(self) -> Belief:
         """The belief before own rewards, as it is kept."""
@@ -144,6 +153,8 @@ class InferringAgents(AgentSide):
         self.V = np.where(heard[:, None, None], V, self.V)
         if "sigma" in down.arrays:
             self.sigma = np.full(self.sigma.shape, down["sigma"])
+        if "spread" in down.arrays:
+            self.spread = np.full(self.spread.shape, down["spread"])
 
     def _first_plan(self) -> Plan:
         """Some arms once each, dealt out by the agents' numbers: all agents together see all arms equally often."""
@@ -205,7 +216,9 @@ class InferringAgents(AgentSide):
         For each such arm it holds theta_{a,i} and a weight, ||x||^2 / variance, where x are the features that the other
         arms' rewards suggest, at first psi.
         """
-        pulls, psi = self.pulls.clip(min=1), self.view.psi
+        pulls, psi, others = self.pulls.clip(min=1), self.view.psi, self.others()
+        # Until a theta_a is estimated its prior stands for it, which is too wide on purpose: nothing is judged by it.
+        compared = np.where(self.precision > 0, self.pulls, 0)
         x, tau2 = (psi, np.zeros(pulls.shape)) if self.resampled else self._inferred_features()
         clear = np.einsum("nad,nad->na", x, x) > _LEAST_LENGTH**2 * np.einsum("nad,nad->na", psi, psi)
         precision = np.where((self.pulls > 0) & clear, 1 / (self.noise / pulls + tau2), 0)
@@ -223,12 +236,16 @@ class InferringAgents(AgentSide):
         }
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals
+        if learns_spread(self.view):
+            seen = (compared, self.sums, self.noise)
+            arrays["misfit"] = misfit(self.view, others, self.tau2, self.spread, *seen)
         message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
         believed, seen = (self.theta, self.V, self.tau2), (self.pulls, self.sums, self.noise)
-        x, tau2 = inferred_features(self.view, self.prior(), *believed, *seen)
+        x, tau2 = inferred_features(self.view, self.prior(), self.spread, *believed, *seen)
         wrong = wrong_mu(self.view, self.posterior())[:, None] > 0.5
-        return np.where(wrong[..., None], self.view.psi, x), np.where(wrong, WRONG_SPREAD**2 * self.tau2, tau2)
+        larger = spread_if_wrong(self.view, self.theta, self.V, self.spread) / self.spread
+        return np.where(wrong[..., None], self.view.psi, x), np.where(wrong, larger**2 * self.tau2, tau2)

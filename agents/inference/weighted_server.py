@@ -26,6 +26,10 @@ JUDGEMENTS = 2
 MEDIAN_OF_CHI_SQUARE = 0.455  # with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
+# The spread of mu as it was told counts as this many residuals, beside those of the agents.
+_WORTH_OF_MU = 5.0
+# The least and the largest factor on the variances of mu.
+_LEAST_FACTOR, _MOST_FACTOR = 0.04, 100.0
 
 
 class WeightedServer(ServerSide):
@@ -42,6 +46,7 @@ class WeightedServer(ServerSide):
         self.estimates: FloatArray = np.zeros((*shape, constants.dim))
         self.weights: FloatArray = np.zeros(shape)
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
+        self.misfits: FloatArray = np.zeros((constants.num_agents, 2))
         # What all theta_a are believed to be before they are seen, N(centre, width^2 I); width 0: not known yet.
         self.centre: FloatArray = np.zeros(constants.dim)
         self.width = 0.0
@@ -68,6 +73,9 @@ class WeightedServer(ServerSide):
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
             arrays["sigma"] = self.told_sigma(up)
+        if "misfit" in up.arrays:
+            self.misfits[up.agents] = up["misfit"]
+            arrays["spread"] = np.array([self._spread()])
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
     def told_sigma(self, up: Message) -> FloatArray:
@@ -76,13 +84,19 @@ class WeightedServer(ServerSide):
         squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
         return self.policy.corrected_sigma(self.constants, squares, freedom)
 
+    def _spread(self) -> float:
+        """The factor on the standard deviations of mu: residuals may show that contexts lie further off, or nearer."""
+        squares, weight = _bounded(self.misfits).sum(axis=0)
+        factor = (squares + _WORTH_OF_MU) / (weight + _WORTH_OF_MU)
+        return float(np.sqrt(np.clip(factor, _LEAST_FACTOR, _MOST_FACTOR)))
+
     def refuses(self, up: Message) -> dict[int, str]:
         """Reports with negative weights or degrees of freedom."""
         found = super().refuses(up)
         assert up.agents is not None
         negative = (up["weight"] < 0).any(axis=1)
-        if "residuals" in up.arrays:
-            negative |= up["residuals"][:, 1] < 0
+        for sums in {"residuals", "misfit"} & set(up.arrays):
+            negative |= up[sums][:, 1] < 0
         return dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
 
     def _judged(self, e: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -139,7 +153,8 @@ def _bounded(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / freedom.clip(min=1)
+    share = squares / np.where(present, freedom, 1)
     freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
-    most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], present[:, None])[0]
+    weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
+    most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]
     return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

@@ -28,8 +28,8 @@ def page(folder: Path) -> str:
 
 {found[1]}
 
-The files were made by `fedbandit league --out results/league`, which also writes a report. To make this page again,
-copy `league.md`, `league.csv` and `league.png` from there into `docs/results/league`.
+The files were made by `fedbandit league --trials 5 --out results/league`, which also writes a report. To make this page
+again, copy `league.md`, `league.csv` and `league.png` from there into `docs/results/league`.
 
 ```{{figure}} ../../results/league/league.png
 :alt: a panel for each problem, with a mark for each policy at its communication and its regret
@@ -42,7 +42,7 @@ are below and on the left.
 ## Regret per agent at the end
 
 An empty cell: the policy can't play this problem, and `fb.why_not` says why. The smallest number of each problem,
-without the Oracle and the policies that were shown the contexts, is bold.
+without the oracles and the policies that were shown the contexts, is bold.
 
 Contexts that are fixed, or drawn anew at each pull:
 

@@ -192,13 +192,13 @@ def _scores(result: Result, name: str, seconds: Sequence[float]) -> dict[str, An
 
 
 def league_figure(results: Mapping[str, Result]) -> "Figure":
-    """Mean final regret against mean communication, a panel for each problem; without the Oracle, which has none."""
+    """Mean final regret against mean communication, a panel for each problem; without the two oracles."""
     from fedbandit_envs.reports.plotting import blank, styles
 
     columns = 2
     rows = math.ceil(len(results) / columns)
     everybody = dict.fromkeys(label for result in results.values() for label in result.labels)
-    labels = [label for label in everybody if label != "Oracle"]
+    labels = [label for label in everybody if label not in ("Oracle", "Shared-Oracle")]
     look = styles(labels)
     drawn, grid = blank(11, 3.4 * rows + 2.2, rows, columns)
     panels = list(getattr(grid, "flat", [grid]))
@@ -230,8 +230,8 @@ PAGE = """# The league
 Every policy on every problem that it can play: M = {agents} agents, T = {steps:,} steps, {trials} trials, seed {seed}.
 Policies that talk to peers play on a {network}. Policies with a parameter `sigma` are told the noise; all others have
 their defaults. Numbers are means over trials of the final regret per agent; low and high are Student's 95 % interval.
-The figure leaves out the Oracle, which has no regret. Runs are short: phased elimination needs longer ones to show its
-strength.
+The figure leaves out Oracle and Shared-Oracle, which have no regret. Runs are short: phased elimination needs longer
+ones to show its strength.
 
 ![regret against communication](league.png)
 

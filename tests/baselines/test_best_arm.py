@@ -216,12 +216,16 @@ SIXTEEN = [0.7] + 15 * [0.5]
 
 @pytest.mark.slow
 def test_the_error_of_one_round_falls_with_time_and_with_agents():
-    # Another program had no error at these times, which fall faster than 1 / sqrt(k), and .9 at the last one. If the
-    # error were 1 in 100, more than 10 % of 40 runs are wrong with probability below 1e-4; if it were .9, fewer than
-    # 70 % with probability below 1e-3. The seeds are fixed.
+    # Another program had no error at these times, which fall faster than 1 / sqrt(k), and .9 for 36 agents at the last
+    # one. If the error were 1 in 100, more than 10 % of 40 runs are wrong with probability below 1e-4; if it were .9,
+    # fewer than 70 % with probability below 1e-3. The seeds are fixed.
+    # For 144 agents and T = 10,000 it had .8. The paper leaves the routine of a single agent open, and ours ends by
+    # then: a first look found no error at 7,000, and .9 at 2,500. So these two times are chosen by what was seen.
     for num_agents, time in ((36, 40_000), (144, 20_000), (576, 5_000)):
         assert wrong("One-Round", num_agents, SIXTEEN, 40, budget=time) <= 0.1
     assert wrong("One-Round", 36, SIXTEEN, 40, budget=10_000) >= 0.7
+    assert wrong("One-Round", 144, SIXTEEN, 40, budget=10_000) <= 0.1
+    assert wrong("One-Round", 144, SIXTEEN, 40, budget=2_500) >= 0.7
 
 
 @pytest.mark.slow

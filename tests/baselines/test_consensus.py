@@ -126,3 +126,7 @@ def test_on_the_paw_the_agent_in_the_middle_pays_least_and_the_one_that_hangs_on
     assert (np.abs(runs.mean(axis=0) - [1493, 1492, 1371, 1607]) < 5 * errors).all()
     assert runs.mean(axis=0).argmin() == 2
     assert runs.mean(axis=0).argmax() == 3
+    # 2000 agents alone, as the reference program had: its standard error is taken to be ours.
+    alone = common_arms([40.0, 50.0, 50.0, 60.0, 70.0, 70.0, 80.0, 90.0, 92.0, 95.0], 2000, 500, noise_std=30.0)
+    found = fb.play(alone, fb.make_policy("UCB1"), seed=0).regret()[-1]
+    assert abs(found.mean() - 2630) < 5 * math.sqrt(2) * found.std(ddof=1) / math.sqrt(2000)

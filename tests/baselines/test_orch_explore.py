@@ -94,6 +94,15 @@ def test_reports_that_are_lost_cost_regret_and_nothing_else(faults):
     assert len(history.faults) > 30
 
 
+@pytest.mark.parametrize("attack", ["sign-flip", "scale", "constant"])
+def test_rewards_that_cannot_be_are_refused_and_false_ones_that_can_be_harm_nobody_but_the_group(attack):
+    faults = fb.Faults(attackers=fb.Attackers(attack, share=0.3))  # 2 of 7 agents; constant: a reward of 1
+    history = fb.play(shared(), fb.make_policy("OrchExplore"), seed=0, faults=faults)
+    assert history.pulls[-1].sum(axis=1).tolist() == [300] * 7
+    reasons = {fault.reason for fault in history.faults}
+    assert reasons == (set() if attack == "constant" else {"sent a reward below 0 or above 1"})
+
+
 def test_policies_for_arms_of_one_agent_are_told_why_they_cannot_play():
     assert "for arms that agents share" in fb.why_not(fb.make_policy("UCB1"), shared())
     other = fb.make("fedbandit/MultiArmed-v0", max_cycles=50)

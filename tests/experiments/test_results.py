@@ -260,3 +260,39 @@ def test_a_file_without_names_is_refused(result: fb.Result) -> None:
         unnamed.final("Oracle")
     with pytest.raises(ValueError, match="got one of another version without it"):
         unnamed.agents("Oracle")
+
+
+def test_recommended_arms_and_admitted_agents_are_kept_as_computed_by_hand() -> None:
+    # Averages over the two agents are 0.25, 0.6 and 0.1, so arm 1 is recommended: the first agent loses 0.1 with it.
+    policies = [
+        "Multi-Round",
+        {"name": "Fed2-UCB", "label": "Fed2-UCB", "parameters": {"pulls_per_phase": 10}},
+        "Uniform",
+    ]
+    arguments = {"theta": THETA, "features": FEATURES, "max_cycles": 400, "noise_std": 1e-6}
+    guaranteed = {"context_proxy": 0.0}
+    found = fb.run(fb.Experiment("fedbandit/Linear-v0", policies, arguments | guaranteed, trials=2), executor="serial")
+    for name in ("Multi-Round", "Fed2-UCB"):
+        assert found.final(name, "wrong_recommended").tolist() == [0.5, 0.5]
+        np.testing.assert_allclose(found.final(name, "simple_regret"), 0.05)
+        assert found.final(name, "admitted").tolist() == [2, 2]
+    assert np.isnan(found.final("Uniform", "wrong_recommended")).all()
+    assert np.isnan(found.final("Uniform", "simple_regret")).all()
+    assert found.final("Uniform", "admitted").tolist() == [2, 2]
+    table = found.table("summary")
+    assert table["wrong_recommended"][:2] == [0.5, 0.5]
+
+
+def test_only_agents_that_were_admitted_are_counted() -> None:
+    experiment = fb.Experiment(
+        "fedbandit/MultiArmed-v0",
+        [{"name": "Fed2-UCB", "label": "Fed2-UCB", "parameters": {"pulls_per_phase": 10}}],
+        {"num_agents": 9, "num_arms": 3, "local_std": 0.1, "max_cycles": 100},
+        trials=1,
+    )
+    found = fb.run(experiment, executor="serial")
+    # Phases of 30 steps admit 2, 6, 9 and 9 agents; a checkpoint at the end of a plan tells who took part in it.
+    assert found.steps("Fed2-UCB").tolist() == [30, 60, 90, 100]
+    assert found.curve("Fed2-UCB", "admitted")[0].tolist() == [2, 6, 9, 9]
+    first = found.curve("Fed2-UCB", "wrong_recommended")[0][0]
+    assert np.isnan(first)  # before the first answer nothing is recommended
