@@ -117,4 +117,6 @@ def shared_out(length: int, share: FloatArray, uniforms: FloatArray) -> IntArray
     """
     reached = length * share.cumsum(axis=1)
     reached[:, -1] = length  # whatever the sum was rounded to
-    return np.diff(np.floor(reached + uniforms[:, None]).astype(np.int64), axis=1, prepend=0)
+    pulls: IntArray = np.floor(reached + uniforms[:, None]).astype(np.int64)
+    pulls[:, 1:] -= pulls[:, :-1].copy()
+    return pulls
