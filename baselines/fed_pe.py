@@ -140,9 +140,9 @@ class CollaborativeServer(PhasedServer):
                 found.setdefault(int(up.agents[row]), f"sent features of norm {norms[row, arm]:.3g} for arm {arm}")
         return found | super().refuses(up)
 
-    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray:
+    def feature_norms(self, rows: "IntArray | slice", up: Message, group: slice) -> FloatArray:
         """||psi|| (n, K), from the message that brings them or as they are known; 1 where they are not known."""
-        norms = _norms(up["psi"] if "psi" in up.arrays else self.directions[rows])
+        norms = _norms(up["psi"][group] if "psi" in up.arrays else self.directions[rows])
         return np.where((norms > 0) & np.isfinite(norms), norms, 1.0)
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedbandit_agents.phased.design_climb import WARM_SHARE, climb, cost_factor, still_good
-from fedbandit_agents.phased.design_problem import settle, whiten
+from fedbandit_agents.phased.design_problem import coordinates, settle
 from fedbandit_agents.phased.interior_point import InteriorPoint, unknowns
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.threads import one_thread
@@ -95,19 +95,20 @@ def _climbed(
     begun: Design | None = None,
 ) -> Design:
     """The design that numpy's climb finds: from `begun` if given, else from `start`, else from equal shares."""
-    problem, ranks, _ = whiten(directions, active, shared)
-    free, arms, agents = settle(problem)
-    solver = InteriorPoint(free) if unknowns(*free.base.shape[:2]) <= _LARGEST_SYSTEM else free
+    problem, ranks, arms, agents = settle(directions, active, shared)
     dimension, pi = int(np.add.reduce(ranks)), uniform(active)
     if not len(agents):
         return Design(pi, 0.0, dimension, 0, "trivial")
+    solver = InteriorPoint(problem) if unknowns(*problem.base.shape[:2]) <= _LARGEST_SYSTEM else problem
+    movable = problem.active
+    del problem  # its coordinates are not needed beside their products
     chosen = np.ix_(agents, arms)
     weights = pi[chosen].T.copy()  # (arms, agents)
     found = None
     if begun:
         weights = begun.pi[chosen].T.copy()
     elif start is not None:
-        kept = _cut_down(start[chosen].T * free.active, weights)
+        kept = _cut_down(start[chosen].T * movable, weights)
         found = still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
     if found is None:
@@ -179,7 +180,7 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     if not np.count_nonzero(small):
         return pulls
     pulls[small] = 0
-    wanted, left = (whiten(directions, pairs)[1] for pairs in (due > 0, pulls > 0))
+    wanted, left = (coordinates(directions, pairs).ranks for pairs in (due > 0, pulls > 0))
     pulls[small & (left < wanted)] = 1
     return pulls
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
 
 #: A set of vectors spans a direction when its singular value there exceeds this share of the largest one.
 RANK_TOLERANCE = 1e-6
@@ -22,36 +22,6 @@ _CLEAR = 1e-8
 _ZERO = 1e-15
 # Up to this many pairs of arm and agent, leaving out the settled agents costs more than it saves.
 _FEW_PAIRS = 2048
-
-
-def span(vectors: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """The spans of some groups of vectors.
-
-    The Gram matrix tells the span cheaply, unless a singular value comes near the tolerance: squares lose half of the
-    digits. A group with such a value is decomposed a second time, by its singular values.
-
-    Args:
-        vectors: the vectors of each group as columns, (groups, d, n).
-
-    Returns:
-        Orthonormal bases (groups, d, d), squared singular values (groups, d) and ranks (groups,). Columns and values
-        outside the span are 0.
-
-    >>> basis, squares, ranks = span(np.array([[[3.0, 0.0], [0.0, 0.0]]]))
-    >>> squares, ranks
-    (array([[0., 9.]]), array([1]))
-    """
-    values, axes = np.linalg.eigh(vectors @ vectors.transpose(0, 2, 1))
-    largest = values[:, -1:]
-    if np.logical_and.reduce(values > _CLEAR * largest, axis=None):
-        return axes, values, np.full(len(values), values.shape[1])
-    near = (values < _CLEAR * largest) & (values > _ZERO * largest)
-    for group in np.flatnonzero(near.any(1)):
-        left, singular, _ = np.linalg.svd(vectors[group], full_matrices=False)
-        axes[group], values[group] = 0.0, 0.0
-        axes[group, :, : len(singular)], values[group, : len(singular)] = left, singular**2
-    kept = values > RANK_TOLERANCE**2 * values.max(1, keepdims=True)
-    return axes * kept[:, None, :], values * kept, kept.sum(1)
 
 
 def invert(matrices: FloatArray) -> FloatArray:
@@ -93,61 +63,136 @@ class Problem:
         return information, self.variances(invert(information))
 
 
-def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
-    """The design problem of some directions, in good coordinates.
+@dataclass(frozen=True)
+class Coordinates:
+    """Good coordinates x = basis^T e for the directions of each group of a design problem."""
 
-    Vectors that are well spread anyway are only scaled.
+    basis: FloatArray  #: (groups, d, d) an orthogonal column for each dimension of the span, scaled
+    ranks: IntArray  #: (groups,) the dimension of the span
+    base: FloatArray  #: (groups, d, d) the identity off the span, 0 on it
+    scale: FloatArray | None  #: (K, 1, 1) the basis is this multiple of the identity; None: it is another one
+
+    def of(self, directions: FloatArray, active: BoolArray) -> FloatArray:
+        """The coordinates (K, d, n) of n agents, from directions (n, K, d) and active arms (n, K), others being 0."""
+        raw = _arms_first(directions, active)
+        return raw * self.scale if self.scale is not None else np.asarray(self.basis.transpose(0, 2, 1) @ raw)
+
+    def gram(self, directions: FloatArray, active: BoolArray, weights: FloatArray) -> FloatArray:
+        """sum_i weights x x^T (groups, d, d), with weights (K, M)."""
+
+        def part(rows: slice) -> FloatArray:
+            x = self.of(directions[rows], active[rows])
+            return np.asarray((x * weights[:, None, rows]) @ x.transpose(0, 2, 1))
+
+        total = summed_by_groups(part, len(directions))
+        return total.sum(0, keepdims=True) if len(self.base) < len(total) else total
+
+
+def coordinates(directions: FloatArray, active: BoolArray, shared: bool = False) -> Coordinates:
+    """Good coordinates for some directions; those that are well spread anyway are only scaled.
 
     Args:
         directions: e_{a,i}, (M, K, d).
         active: which arms each agent may pull, (M, K).
         shared: whether all arms are one group, because they have a common theta.
 
-    Returns:
-        The problem, the rank of each group (groups,), and the bases (groups, d, d). A basis has one orthogonal column
-        for each dimension of the span, scaled so that x = basis^T e.
-
-    >>> problem, ranks, _ = whiten(np.array([[[1.0, 0.0]], [[1.0, 0.0]]]), np.ones((2, 1), dtype=bool))
-    >>> ranks
-    array([1])
+    >>> found = coordinates(np.array([[[3.0, 0.0]]]), np.ones((1, 1), dtype=bool))
+    >>> found.ranks, found.of(np.array([[[3.0, 0.0]]]), np.ones((1, 1), dtype=bool)).ravel()
+    (array([1]), array([0., 1.]))
     """
-    mask = active.T  # (K, M)
-    raw = directions.transpose(1, 2, 0) * mask[:, None, :]  # (K, d, M)
-    d = raw.shape[1]
+
+    def gram_of(rows: slice) -> FloatArray:
+        raw = _grouped(directions[rows], active[rows], shared)
+        return np.asarray(raw @ raw.transpose(0, 2, 1))
+
+    d, gram = directions.shape[2], summed_by_groups(gram_of, len(directions))
     if not shared:
-        gram = raw @ raw.transpose(0, 2, 1)
         mean_eigenvalue = gram.trace(axis1=1, axis2=2) / d
         unused = mean_eigenvalue == 0
         base = np.eye(d) * unused[:, None, None]
         if np.logical_and.reduce(np.linalg.det(gram + base) > WELL_SPREAD * mean_eigenvalue**d):
             scale = (~unused / np.sqrt(mean_eigenvalue + unused))[:, None, None]
-            return Problem(raw * scale, mask.copy(), base), d * ~unused, np.eye(d) * scale
-    axes, values, ranks = span(raw.transpose(1, 0, 2).reshape(1, d, -1) if shared else raw)
+            return Coordinates(np.eye(d) * scale, d * ~unused, base, scale)
+    axes, values, ranks = _span(gram, directions, active, shared)
     outside = values == 0
-    basis = axes / np.sqrt(values + outside)[:, None, :]
-    base = np.eye(d) * outside[:, None, :]
-    return Problem(basis.transpose(0, 2, 1) @ raw, mask.copy(), base), ranks, basis
+    return Coordinates(axes / np.sqrt(values + outside)[:, None, :], ranks, np.eye(d) * outside[:, None, :], None)
 
 
-def settle(problem: Problem) -> tuple[Problem, IntArray, IntArray]:
-    """The same problem over the agents that have a choice, with the numbers of its arms and of its agents.
+def _arms_first(directions: FloatArray, active: BoolArray) -> FloatArray:
+    """Directions as (K, d, n), 0 for inactive pairs."""
+    return directions.transpose(1, 2, 0) * active.T[:, None, :]
+
+
+def _grouped(directions: FloatArray, active: BoolArray, shared: bool) -> FloatArray:
+    """The vectors of each group as columns, (groups, d, n), or (1, d, K n) if all arms are one group."""
+    raw = _arms_first(directions, active)
+    return raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw
+
+
+def _span(
+    gram: FloatArray, directions: FloatArray, active: BoolArray, shared: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Orthonormal bases (groups, d, d), squared singular values (groups, d) and ranks (groups,) of groups of vectors.
+
+    The Gram matrix tells the span cheaply, unless a singular value comes near the tolerance: squares lose half of the
+    digits. A group with such a value is decomposed a second time, by its singular values. Columns and values outside
+    the span are 0.
+    """
+    values, axes = np.linalg.eigh(gram)
+    largest = values[:, -1:]
+    if np.logical_and.reduce(values > _CLEAR * largest, axis=None):
+        return axes, values, np.full(len(values), values.shape[1])
+    near = (values < _CLEAR * largest) & (values > _ZERO * largest)
+    for group in np.flatnonzero(near.any(1)):
+        arms = slice(None) if shared else slice(group, group + 1)
+        (vectors,) = _grouped(directions[:, arms], active[:, arms], shared)
+        left, singular, _ = np.linalg.svd(vectors, full_matrices=False)
+        axes[group], values[group] = 0.0, 0.0
+        axes[group, :, : len(singular)], values[group, : len(singular)] = left, singular**2
+    kept = values > RANK_TOLERANCE**2 * values.max(1, keepdims=True)
+    return axes * kept[:, None, :], values * kept, kept.sum(1)
+
+
+def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
+    """The design problem of all agents in good `coordinates`, the rank of each group (groups,), and the bases.
+
+    >>> problem, ranks, _ = whiten(np.array([[[1.0, 0.0]], [[1.0, 0.0]]]), np.ones((2, 1), dtype=bool))
+    >>> ranks
+    array([1])
+    """
+    found = coordinates(directions, active, shared)
+    return Problem(found.of(directions, active), active.T.copy(), found.base), found.ranks, found.basis
+
+
+def settle(
+    directions: FloatArray, active: BoolArray, shared: bool = False
+) -> tuple[Problem, IntArray, IntArray, IntArray]:
+    """The design problem of the agents that have a choice, with the ranks, and the numbers of its arms and agents.
 
     An agent with one active arm gives it all its weight: it is settled, and its share of V goes into `base`. Where this
     would save little the settled agents stay, and no step moves them. If nobody has a choice, no agents are returned.
+    Coordinates are made group by group of agents, and kept for those alone who have a choice.
+
+    Args:
+        directions: e_{a,i}, (M, K, d).
+        active: which arms each agent may pull, (M, K).
+        shared: whether all arms are one group, because they have a common theta.
     """
-    free = np.add.reduce(problem.active) > 1
-    agents = free.nonzero()[0]
-    if not len(agents) or len(agents) == len(free):
-        return problem, np.arange(len(problem.x)), agents
-    if problem.active.size <= _FEW_PAIRS:
-        return problem, np.arange(len(problem.x)), np.arange(len(free))
-    base = problem.information(np.where(free, 0.0, problem.active))
-    active = problem.active[:, agents]
-    arms = np.logical_or.reduce(active, axis=1).nonzero()[0]
-    x = problem.x[:, :, agents]
+    found = coordinates(directions, active, shared)
+    free = np.add.reduce(active, axis=1) > 1
+    agents, arms = free.nonzero()[0], np.arange(active.shape[1])
+    if not len(agents):
+        return Problem(np.empty((*directions.shape[1:], 0)), active[:0].T, found.base), found.ranks, arms, agents
+    if len(agents) == len(free) or active.size <= _FEW_PAIRS:
+        problem = Problem(found.of(directions, active), active.T.copy(), found.base)
+        return problem, found.ranks, arms, np.arange(len(free))
+    base = found.base + found.gram(directions, active, np.where(free, 0.0, active.T.copy()))
+    parts = [found.of(directions[rows], active[rows])[:, :, free[rows]] for rows in row_groups(len(free))]
+    x, chosen = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2), active.T[:, agents]
+    arms = np.logical_or.reduce(chosen, axis=1).nonzero()[0]
     if len(arms) < len(x):
-        x, active, base = x[arms], active[arms], base if problem.shared else base[arms]
-    return Problem(x, active, base), arms, agents
+        x, chosen, base = x[arms], chosen[arms], base if shared else base[arms]
+    return Problem(x, chosen, base), found.ranks, arms, agents
 
 
 def gap_of(pi: FloatArray, g: FloatArray) -> float:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, invert, whiten
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates, invert
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.ties import first_largest, rounding
 
@@ -131,7 +131,7 @@ def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) ->
     array([[2.]])
     """
     V = inverse_on_span(directions, weights)
-    total = np.vecmat(weights.T, theta.transpose(1, 0, 2))
+    total = summed_by_groups(lambda rows: np.vecmat(weights[rows].T, theta[rows].transpose(1, 0, 2)), len(theta))
     return np.matvec(V, total), V
 
 
@@ -144,8 +144,12 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
     array([[[0.25, 0.  ],
             [0.  , 0.  ]]])
     """
-    arms_first = directions.transpose(1, 2, 0)  # (K, d, M)
-    total = (arms_first * weights.T[:, None, :]) @ arms_first.transpose(0, 2, 1)
+
+    def gram(rows: slice) -> FloatArray:
+        arms_first = directions[rows].transpose(1, 2, 0)  # (K, d, rows)
+        return np.asarray((arms_first * weights[rows].T[:, None, :]) @ arms_first.transpose(0, 2, 1))
+
+    total = summed_by_groups(gram, len(directions))
     traces = total.trace(axis1=1, axis2=2)
     unheard = (traces == 0).nonzero()[0]
     if len(unheard):
@@ -159,8 +163,9 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
             return inverse
     except np.linalg.LinAlgError:
         pass
-    problem, _, basis = whiten(directions, weights > 0)
-    return basis @ invert(problem.information(weights.T)) @ basis.transpose(0, 2, 1)
+    found = coordinates(directions, weights > 0)
+    information = found.base + found.gram(directions, weights > 0, weights.T)
+    return found.basis @ invert(information) @ found.basis.transpose(0, 2, 1)
 
 
 def predictions(psi: FloatArray, theta: FloatArray) -> FloatArray:
@@ -183,8 +188,11 @@ def eliminated(
     Returns:
         The active sets (n, K) and the best arms (n,) after.
     """
-    r, u = predictions(psi, estimates.theta), scale * np.sqrt(squared_widths(psi, estimates.V))
-    return survivors(r, u, active, estimates.known, best)
+    left, found = np.empty_like(active), np.empty_like(best)
+    for rows in row_groups(len(psi)):
+        r, u = predictions(psi[rows], estimates.theta), scale * np.sqrt(squared_widths(psi[rows], estimates.V))
+        left[rows], found[rows] = survivors(r, u, active[rows], estimates.known, best[rows])
+    return left, found
 
 
 def survivors(

@@ -9,7 +9,7 @@ from fedbandit_agents.phased.aggregation import lasting_bias, report_weights
 from fedbandit_agents.phased.design import allocate, g_optimal, uniform
 from fedbandit_agents.phased.estimation import unit_vectors
 from fedbandit_agents.phased.plausibility import longest_estimates, other_directions
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import ServerSide
@@ -45,22 +45,30 @@ class PhasedServer(ServerSide):
         if up.kind == "active":
             empty = up.agents[~up.present["arms"].any(axis=1)]
             return found | dict.fromkeys(empty.tolist(), "sent an active set without arms")
-        rows, theta, present = self._rows(up.agents), up["theta"], up.present["theta"]
+        for group in row_groups(len(up.agents)):
+            self._refuse_estimates(up, group, found)
+        return found
+
+    def _refuse_estimates(self, up: Message, group: slice, found: dict[int, str]) -> None:
+        """Add what is wrong with the estimates in some rows of a report, where nothing else is found already."""
+        assert up.agents is not None
+        theta, present, agents = up["theta"][group], up.present["theta"][group], up.agents[group]
+        rows = group if len(up.agents) == len(self.known) else agents
         with np.errstate(over="ignore", invalid="ignore"):  # of what is found already
-            turned = present & self.known[rows] & other_directions(theta, self.directions[rows])
-            norms = np.sqrt(np.einsum("nad,nad->na", theta, theta))
+            squares = np.einsum("nad,nad->na", theta, theta)
+            turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares)
+            norms = np.sqrt(squares)
         for row, arm in np.argwhere(turned):
-            found.setdefault(int(up.agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
-        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up))
+            found.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
+        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
         for row, arm in np.argwhere(present & (norms > most)):
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )
-            found.setdefault(int(up.agents[row]), reason)
-        return found
+            found.setdefault(int(agents[row]), reason)
 
-    def feature_norms(self, rows: "IntArray | slice", up: Message) -> FloatArray | None:
-        """||psi|| (n, K) of the agents of a report, for a server that knows them; None: this one does not."""
+    def feature_norms(self, rows: "IntArray | slice", up: Message, group: slice) -> FloatArray | None:
+        """||psi|| (n, K) of the agents in some rows of a report, for a server that knows them; None: it does not."""
         return None
 
     def _rows(self, agents: IntArray | None) -> "IntArray | slice":
@@ -141,7 +149,9 @@ class PhasedServer(ServerSide):
 
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the directions of estimates that came for the first time."""
-        self.keep_directions(rows, new, unit_vectors(up["theta"]))
+        for group in row_groups(len(new)):
+            own = group if isinstance(rows, slice) else rows[group]
+            self.keep_directions(own, new[group], unit_vectors(up["theta"][group]))
 
     def keep_directions(self, rows: "IntArray | slice", new: BoolArray, directions: FloatArray) -> None:
         """Know these directions (n, K, d) from now on where they are `new` (n, K)."""

@@ -64,6 +64,11 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         help="spread the agents of each run over N processes, for very many agents; results are the same (default: one "
         "process for each run)",
     )
+    group.add_argument(
+        "--shards-on",
+        metavar="WHERE",
+        help="where these shards live: processes, ray or ray:ADDRESS (default: processes)",
+    )
     group.add_argument("--trials", type=int, metavar="N", help="default: 10")
     group.add_argument("--seed", type=int, metavar="S", help="default: 0")
 
@@ -126,7 +131,7 @@ def add_kind(parser: argparse.ArgumentParser) -> None:
 def experiment_of(options: argparse.Namespace) -> "Experiment":
     """The experiment that the file and the options describe together; the options win."""
     experiment = _described(options)
-    names = ("trials", "seed", "network", "shards")
+    names = ("trials", "seed", "network", "shards", "shards_on")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for text in options.set:
         key, value = pair_of(text)

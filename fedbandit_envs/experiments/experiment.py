@@ -1,6 +1,5 @@
 """An experiment is data: an environment, policies, trials and a seed, readable and writable as TOML or JSON."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,9 +12,11 @@ from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.experiments.settings import (
     ExperimentError,
+    as_default,
     check_keys,
     check_label,
     check_text,
+    defaults_of,
     plain,
     plain_table,
     read_table,
@@ -27,16 +28,17 @@ from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.seeding import derived_seed
+from fedbandit_envs.shards.hosts import HOSTS
 from fedbandit_envs.shards.rounds import ShardedRounds
 from fedbandit_envs.storage import write_whole
-from fedbandit_envs.validation import whole_number
+from fedbandit_envs.validation import one_of, whole_number
 
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
 _OF_RUNS = ("dropout", "attackers", "attack", "network")  # how reports travel, and what happens to them on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
-_CHANGES_NOTHING = ("shards",)  # how runs are computed; their numbers are the same
+_CHANGES_NOTHING = ("shards", "shards_on")  # how runs are computed; their numbers are the same
 _OF_FOLDERS = ("format", "checksum", "runs")  # keys that only the file in a folder of results has
 
 
@@ -113,6 +115,7 @@ class Experiment:
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
     network: str = ""  #: who can talk to whom, for policies that talk to peers: "ring", see `Network.of`; "": nobody
     shards: int = 0  #: over how many processes the agents of each run are spread; 0: none. Results are the same.
+    shards_on: str = "processes"  #: where shards live: "processes", "ray", "ray:ADDRESS" or "serial", as for `play`
 
     if TYPE_CHECKING:  # A type checker would let `policies` be made of specs alone.
 
@@ -129,6 +132,7 @@ class Experiment:
             attack: str = ...,
             network: str = ...,
             shards: int = ...,
+            shards_on: str = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -153,6 +157,9 @@ class Experiment:
         object.__setattr__(self, "attackers", Attackers(self.attack, self.attackers).share)
         check_text("network", self.network)
         whole_number("shards", self.shards, at_least=0)
+        one_of("shards_on", str(self.shards_on).partition(":")[0], HOSTS)
+        if self.shards_on != "processes" and not self.shards:
+            raise ExperimentError(f"shards_on: expected a number of shards with it, got {self.shards_on!r} alone")
         for name in self.arguments:
             if name in _CHOSEN_BY_RUN:
                 raise ExperimentError(
@@ -190,7 +197,7 @@ class Experiment:
             environment = self.environment_for(policy)
             how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
             if self.shards:
-                ShardedRounds(environment, policy, shards=self.shards, **how)
+                ShardedRounds(environment, policy, shards=self.shards, executor=self.shards_on, **how)
             rounds = CommunicationRounds(environment, policy, **how)
             picky = type(policy).check_problem is not Policy.check_problem
             if picky or environment.segment_steps is not None:
@@ -199,9 +206,9 @@ class Experiment:
     def resolved(self) -> "Experiment":
         """The same experiment with every default written out, so that it means the same under other defaults."""
         problem = problem_class(self.environment)
-        defaults = _defaults(problem) | {"max_cycles": _defaults(HiddenContextBandit)["max_cycles"]}
+        defaults = defaults_of(problem) | {"max_cycles": defaults_of(HiddenContextBandit)["max_cycles"]}
         specs = [replace(spec, parameters=_parameters(spec.make())) for spec in self.policies]
-        given = {name: _as_default(value, defaults.get(name)) for name, value in self.pinned().arguments.items()}
+        given = {name: as_default(value, defaults.get(name)) for name, value in self.pinned().arguments.items()}
         return replace(self, arguments={**defaults, **given}, policies=specs)
 
     def pinned(self) -> "Experiment":
@@ -238,7 +245,7 @@ class Experiment:
             "seed": self.seed,
             "audited": self.audited,
             **{name: getattr(self, name) for name in _OF_RUNS},
-            **({"shards": self.shards} if self.shards else {}),
+            **({name: getattr(self, name) for name in _CHANGES_NOTHING} if self.shards else {}),
             "arguments": dict(self.arguments),
             "policies": policies,
         }
@@ -277,23 +284,7 @@ class Experiment:
         write_whole(path, self.text(path.suffix).encode())
 
 
-def _defaults(function: Any) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: plain(p.name, p.default) for p in parameters if p.default is not None and p.default is not p.empty}
-
-
 def _parameters(policy: Policy) -> dict[str, Any]:
     defaults = policy_parameters(type(policy))
-    values = {name: _as_default(getattr(policy, name), default) for name, default in defaults.items()}
+    values = {name: as_default(getattr(policy, name), default) for name, default in defaults.items()}
     return {name: plain(name, value) for name, value in values.items() if value is not None}
-
-
-def _as_default(value: Any, default: Any) -> Any:
-    """A number as its default is written: 1 and 1.0 are one setting.
-
-    >>> _as_default(1, 0.5), _as_default(1000.0, 10), _as_default(0.5, 1), _as_default(True, 1.0)
-    (1.0, 1000, 0.5, True)
-    """
-    if {type(value), type(default)} == {int, float} and type(default)(value) == value:
-        return type(default)(value)
-    return value

@@ -13,6 +13,7 @@ from fedbandit_envs.experiments.folder import RunFolder
 from fedbandit_envs.experiments.places import check_place
 from fedbandit_envs.experiments.reservations import Reservations
 from fedbandit_envs.experiments.results import Result
+from fedbandit_envs.threads import processors
 from fedbandit_envs.validation import real_number, whole_number
 
 
@@ -36,8 +37,8 @@ def run(
         experiment: what to run.
         out: the folder of its results. What is there already is not computed again, so a folder can get more
             policies, trials and seeds, and several processes or machines can work on one folder. None: memory only.
-        executor: a name in `EXECUTORS` such as "serial", "processes" (one for each processor) or "processes:4", or an
-            object with `submit`; the results are the same.
+        executor: a name in `EXECUTORS` such as "serial", "processes" (one for each processor, or fewer where each run
+            is spread over shards) or "processes:4", or an object with `submit`; the results are the same.
         only: these trials alone.
         force: remove files in `out` that are torn or of another experiment, instead of refusing them.
         callbacks: functions that get a `FinishedRun` in this process each time a policy has finished a trial, after
@@ -97,7 +98,7 @@ def run_all(
         name: range(experiment.trials) if only is None else [whole_number("trial", trial, at_least=0) for trial in only]
         for name, experiment in experiments.items()
     }
-    workers = make_executor(executor) if isinstance(executor, str) else executor
+    workers = make_executor(_without_shards(executor, experiments)) if isinstance(executor, str) else executor
     _check_timeout(timeout, workers)
     if not isinstance(workers, Serial):
         everything = experiments.values()
@@ -124,6 +125,14 @@ def run_all(
         error.add_note(f"The traceback of trial {first.trial}:\n{first.trace}")
         raise error
     return results
+
+
+def _without_shards(executor: str, experiments: Mapping[str, Experiment]) -> str:
+    """The executor, with as many workers as leave a processor for each shard of their runs, unless it says how many."""
+    shards = max((one.shards for one in experiments.values() if one.shards_on == "processes"), default=0)
+    if executor != "processes" or shards < 2:
+        return executor
+    return f"processes:{max(1, processors() // shards)}"
 
 
 def _check_timeout(timeout: float | None, workers: Executor) -> None:

@@ -1,5 +1,6 @@
 """Tables of settings as TOML and JSON hold them: reading them, and refusing what they can't be."""
 
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -113,4 +114,21 @@ def plain(name: str, value: Any) -> Any:
             f"{name}: expected numbers, strings, booleans or lists of them, got {type(value).__name__}; an experiment "
             "is plain data, so play other objects with fb.play"
         )
+    return value
+
+
+def defaults_of(function: Any) -> dict[str, Any]:
+    """The defaults of a function or class as plain data, where there are any but None."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: plain(p.name, p.default) for p in parameters if p.default is not None and p.default is not p.empty}
+
+
+def as_default(value: Any, default: Any) -> Any:
+    """A number as its default is written: 1 and 1.0 are one setting.
+
+    >>> as_default(1, 0.5), as_default(1000.0, 10), as_default(0.5, 1), as_default(True, 1.0)
+    (1.0, 1000, 0.5, True)
+    """
+    if {type(value), type(default)} == {int, float} and type(default)(value) == value:
+        return type(default)(value)
     return value

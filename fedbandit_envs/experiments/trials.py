@@ -60,7 +60,9 @@ def _play(
         environments[policy.observes] = experiment.environment_for(policy)
     network = experiment.network or None
     environment = environments[policy.observes]
-    how: dict[str, Any] = {"faults": experiment.faults(), "network": network, "shards": experiment.shards or None}
+    how: dict[str, Any] = {"faults": experiment.faults(), "network": network}
+    if experiment.shards:
+        how |= {"shards": experiment.shards, "executor": experiment.shards_on}
     history = play(environment, policy, seed=seed, record=audit, **how)
     return summary(history) | ({"audit": audited(history)} if audit else {})
 

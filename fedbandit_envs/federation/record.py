@@ -16,6 +16,7 @@ from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.tables import CountTables
 
 
 def collected(settings: Settings, folder: Path) -> History:
@@ -32,24 +33,29 @@ def collected(settings: Settings, folder: Path) -> History:
     constants = settings.constants
     steps = max((state["checkpoints"]["steps"] for state in states), key=len)
     shape = (len(steps), constants.num_agents)
-    pulls = np.zeros((*shape, constants.num_arms), dtype=np.int64)
+    kind = states[0]["checkpoints"]["pulls"]["start"].dtype
+    pulls = np.zeros((*shape, constants.num_arms), dtype=kind)
     regrets = np.zeros((len(summed_regrets()), *shape))
     marks = Marks(*(np.full(shape, value, dtype=np.int64) for value in (constants.num_arms, 1, -1)))
     for state in states:
         kept = state["checkpoints"]
         if len(kept["steps"]):
-            pulls[:, state["agents"]] = _held(kept["pulls"], len(steps))
+            own = np.array(list(CountTables.from_tree(kept["pulls"])))
+            pulls[:, state["agents"]] = _held(own, len(steps))
             if len(kept["regret"]):  # contexts change
                 regrets[:, :, state["agents"]] = _held(kept["regret"], len(steps)).swapaxes(0, 1)
             for name, mark in marks._asdict().items():
                 mark[:, state["agents"]] = _held(kept[name], len(steps))
     env = settings.make_environment()
     changing = env.episode.segments is not None
+    tables = CountTables(np.zeros(pulls.shape[1:], dtype=kind))
+    for table in pulls:
+        tables.add(table)
     history = History(
         policy=settings.make_policy(),
         constants=constants,
         steps=steps,
-        tables=tuple(pulls),
+        tables=tables,
         **marks._asdict(),
         gaps={} if changing else all_gaps(env.instance),
         ledger=Ledger.restored(server["ledger"]),

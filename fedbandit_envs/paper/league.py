@@ -53,7 +53,7 @@ CONTESTS: Mapping[str, Contest] = {
 
 @dataclass(frozen=True)
 class LeagueScale:
-    """How large the league is. With the defaults it ends within ten minutes on two processors."""
+    """How large the league is. With the defaults, trials take 15 minutes of one processor: with two, less than ten."""
 
     agents: int = 20  #: the number of agents, M
     steps: int = 2**12  #: the number of steps, T

@@ -11,6 +11,7 @@ from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.rounds.history import checkpoint_times
+from fedbandit_envs.rounds.tables import CountTables
 
 
 class Marks(NamedTuple):
@@ -28,12 +29,14 @@ class Checkpoints:
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=np.int64)  # (n, K) so far
         self._times = checkpoint_times(horizon)
         self._next = 0  # the place of the next time in the grid
-        self._taken: list[tuple[int, IntArray, Marks]] = []
+        self._taken: list[tuple[int, Marks]] = []
         self.regret: FloatArray = np.zeros((len(summed_regrets()), num_agents))  # (kinds, n) so far, if contexts change
         self._regrets: list[FloatArray] = []
         self._changing = False  # whether there is any regret to sum up
-        # No count is larger than the horizon.
-        self._kind = np.int32 if horizon < 2**31 else np.int64
+        # No count is larger than the horizon, and no mark larger than K.
+        kind = np.int32 if horizon < 2**31 else np.int64
+        self._tables = CountTables(read_only(np.zeros((num_agents, num_arms), dtype=kind)))
+        self._mark_kind = np.min_scalar_type(-1 - num_arms)
 
     def add(self, feedback: Feedback, segment: Segment | None = None) -> None:
         """Count what was pulled, in `segment` if contexts change."""
@@ -59,33 +62,32 @@ class Checkpoints:
 
     def take(self, step: int, marks: Marks) -> None:
         """Write down the pulls, and how the agents stand."""
-        kept: list[Any] = [mark if mark.strides == (0,) else mark.astype(self._kind) for mark in marks]
-        self._taken.append((step, read_only(self.pulls.astype(self._kind)), Marks(*kept)))
+        kept: list[Any] = [mark if mark.strides == (0,) else mark.astype(self._mark_kind) for mark in marks]
+        self._taken.append((step, Marks(*kept)))
+        self._tables.add(self.pulls)
         if self._changing:
             self._regrets.append(self.regret.copy())
         self._next = bisect_right(self._times, step)
 
-    def arrays(self) -> tuple[IntArray, tuple[IntArray, ...], Marks]:
+    def arrays(self) -> tuple[IntArray, CountTables, Marks]:
         """Steps (C,), pulls (n, K) for each of them, and how the agents stood (C, n); all but the steps are read-only.
 
-        The pulls are most of what a run leaves. They have the smallest type that holds the horizon, and are not copied.
+        The pulls are most of what a run leaves, and are not copied.
         """
-        steps = np.array([step for step, _, _ in self._taken], dtype=np.int64)
-        by_name = (self._stacked([marks[place] for _, _, marks in self._taken]) for place in range(len(Marks._fields)))
-        marks = Marks(*by_name)
-        return steps, tuple(pulls for _, pulls, _ in self._taken), marks
+        steps = np.array([step for step, _ in self._taken], dtype=np.int64)
+        marks = Marks(*(self._stacked([own[place] for _, own in self._taken]) for place in range(len(Marks._fields))))
+        return steps, self._tables.copy(), marks
 
     def _stacked(self, marks: list[IntArray]) -> IntArray:
         """(C, n) one mark of all checkpoints; it takes no memory where all agents have the same."""
         if all(mark.strides == (0,) for mark in marks) and len({int(mark[0]) for mark in marks}) == 1:
-            return np.broadcast_to(marks[0], (len(marks), len(self.pulls)))
+            return np.broadcast_to(marks[0][:1].astype(np.int64), (len(marks), len(self.pulls)))
         return read_only(np.array(marks, dtype=np.int64).reshape(-1, len(self.pulls)))
 
     def snapshot(self) -> dict[str, Any]:
         """The state as plain arrays."""
         steps, tables, marks = self.arrays()
-        pulls = np.array(tables, dtype=self._kind).reshape(-1, *self.pulls.shape)
-        state = {"now": self.pulls.copy(), "steps": steps, "pulls": pulls, **marks._asdict()}
+        state = {"now": self.pulls.copy(), "steps": steps, "pulls": tables.tree(), **marks._asdict()}
         return state | {"regret_now": self.regret.copy(), "regret": self.regrets()}
 
     def regrets(self) -> FloatArray:
@@ -102,9 +104,10 @@ class Checkpoints:
         self.pulls[:] = state["now"]
         marks = zip(*(state[name] for name in Marks._fields), strict=True)
         self._taken = [
-            (int(step), read_only(pulls.astype(self._kind)), Marks(*own))
-            for step, pulls, own in zip(state["steps"], state["pulls"], marks, strict=True)
+            (int(step), Marks(*(mark.astype(self._mark_kind) for mark in own)))
+            for step, own in zip(state["steps"], marks, strict=True)
         ]
+        self._tables = CountTables.from_tree(state["pulls"])
         self.regret, self._regrets = state["regret_now"].copy(), list(state["regret"])
         self._changing = bool(self._regrets)
         if self._taken:

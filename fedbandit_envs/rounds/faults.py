@@ -8,7 +8,7 @@ fails carries nothing in either direction. So two agents that average always agr
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,17 @@ class Faults:
                 raise ValueError(
                     f"schedule: expected agents from 0 to {num_agents - 1}, got {agent}; agents count from 0"
                 )
+
+    def plain(self) -> dict[str, Any]:
+        """All settings as plain numbers and texts, the same for equal faults.
+
+        >>> Faults(schedule={3: {2, 1}}).plain()["schedule"]
+        [[3, [1, 2]]]
+        """
+        schedule = sorted([agent, sorted(rounds)] for agent, rounds in self.schedule.items() if rounds)
+        attackers = None if self.attackers is None else asdict(self.attackers)
+        rates = {name: getattr(self, name) for name in ("dropout", "quorum", "edge_dropout")}
+        return {**rates, "schedule": schedule, "attackers": attackers}
 
     def of_round(self, seed: int, number: int, num_agents: int) -> list[Fault]:
         """The faults of round `number` of the episode of that seed, by agent."""

@@ -15,6 +15,7 @@ from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Fault
 from fedbandit_envs.rounds.ledger import Ledger
+from fedbandit_envs.rounds.tables import CountTables, StackedTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,8 @@ class History:
     policy: Policy  #: what played
     constants: Constants  #: the public constants of the problem
     steps: IntArray  #: (C,) the steps taken at each checkpoint
-    tables: tuple[IntArray, ...]  #: (M, K) for each checkpoint: the pulls of each arm up to it, in few bits
+    #: (M, K) for each checkpoint: the pulls of each arm up to it. Reading them one after the other takes little memory.
+    tables: CountTables | StackedTables
     active: IntArray  #: (C, M) the number of arms that each agent still considers; K for policies that eliminate none
     admitted: IntArray  #: (C, M) 1 for agents that take part, 0 for those that the policy has not admitted yet
     recommended: IntArray  #: (C, M) the arm that each agent takes for the best; -1 for none
@@ -92,7 +94,10 @@ class History:
     def pulls(self) -> IntArray:
         """(C, M, K) the pulls of each arm up to each checkpoint; with very many agents `tables` take less memory."""
         shape = (len(self.steps), self.constants.num_agents, self.constants.num_arms)
-        return read_only(np.array(self.tables, dtype=np.int64).reshape(shape))
+        found = np.empty(shape, dtype=np.int64)
+        for place, table in enumerate(self.tables):
+            found[place] = table
+        return read_only(found)
 
     def regret(self, kind: str = "regret") -> FloatArray:
         """(C, M) the cumulative pseudo-regret of each agent at each checkpoint.
@@ -157,7 +162,7 @@ class History:
         return replace(
             self,
             steps=self.steps[begin + 1 :] - step,
-            tables=tuple(read_only(pulls - self.tables[begin]) for pulls in self.tables[begin + 1 :]),
+            tables=self.tables.since(begin),
             active=self.active[begin + 1 :],
             admitted=self.admitted[begin + 1 :],
             recommended=self.recommended[begin + 1 :],

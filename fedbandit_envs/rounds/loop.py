@@ -234,11 +234,14 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         )
         return history.counted_from(self._part.uncounted) if len(kept.steps) else history
 
+    def _fingerprint(self) -> str:
+        return run_fingerprint(self.policy, self.constants, self.network, self._faults)
+
     def snapshot(self) -> State:
         """The state of the run as a tree of plain arrays and numbers, for `storage.save` and `restore`."""
         self._check_started()
         return {
-            "run": run_fingerprint(self.policy, self.constants, self.network),
+            "run": self._fingerprint(),
             "seed": str(self.seed),
             "idle": self._idle,
             "carrier": self.carrier.snapshot(),
@@ -250,11 +253,11 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         }
 
     def restore(self, state: State) -> None:
-        """Go on from a `snapshot` of a run of the same policy, environment and blocks."""
+        """Go on from a `snapshot` of a run of the same policy, environment, faults and blocks."""
         check_same_form(state, self._blocks, self._record)
         self.start(seed=int(state["seed"]))
-        what = "the policy, its parameters, the constants of the environment and the network"
-        check_same_run(run_fingerprint(self.policy, self.constants, self.network), state.get("run"), what)
+        what = "the policy, its parameters, the constants of the environment, the network and the faults"
+        check_same_run(self._fingerprint(), state.get("run"), what)
         self._part.restore(state)
         self._idle = state["idle"]
         self.carrier.restore(state["carrier"])

@@ -23,6 +23,7 @@ from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints, Marks
 from fedbandit_envs.rounds.checks import check_changes, check_counted_steps
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, stepped
+from fedbandit_envs.rounds.tables import CountTables, StackedTables
 from fedbandit_envs.rounds.turn import Turn, carry_out
 
 
@@ -30,7 +31,7 @@ class Kept(NamedTuple):
     """What the agents' part has kept of a run."""
 
     steps: IntArray  #: (C,) the steps taken at each checkpoint
-    tables: tuple[IntArray, ...]  #: (n, K) for each checkpoint: the pulls of each arm up to it
+    tables: CountTables | StackedTables  #: (n, K) for each checkpoint: the pulls of each arm up to it
     marks: Marks  #: how the agents stood, (C, n) each
     #: (n, K) what one pull of each arm costs, by the kind of regret; empty where contexts change
     gaps: Mapping[str, FloatArray]

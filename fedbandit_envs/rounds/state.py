@@ -14,6 +14,7 @@ from fedbandit_envs.protocol.messages import State
 from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import address, policy_parameters
+from fedbandit_envs.rounds.faults import Faults
 
 
 def numbered(values: Sequence[Any]) -> State:
@@ -43,13 +44,15 @@ def check_same_form(state: State, blocks: Sequence[IntArray], record: bool) -> N
         raise ValueError("state: expected one of a run with record=True, got one without its messages; record both")
 
 
-def run_fingerprint(policy: Policy, constants: Constants, network: Network | None) -> str:
-    """A hash of a policy, its parameters, the constants of its problem and its network, by which a state knows its run.
+def run_fingerprint(policy: Policy, constants: Constants, network: Network | None, faults: Faults | None) -> str:
+    """A hash of all that decides a run but its seed, by which a state knows its run.
 
-    A parameter that is no plain value counts with the name of its class.
+    That is the policy, its parameters, the constants of its problem, its network and its faults. A parameter that is no
+    plain value counts with the name of its class.
     """
     parameters = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
-    deciding = [address(type(policy)), parameters, asdict(constants), network.digest if network else None]
+    shared = [asdict(constants), network.digest if network else None, (faults or Faults()).plain()]
+    deciding = [address(type(policy)), parameters, *shared]
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=_plain).encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.shards.packing import Parts, packed, unpacked
 from fedbandit_envs.shards.ray_session import RaySession
 from fedbandit_envs.shards.shard import Shard, ShardTask
-from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT
+from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT, one_thread
 from fedbandit_envs.validation import one_of
 
 _GRACE = 5.0  # seconds in which a process that is no longer needed must end by itself
@@ -34,7 +34,7 @@ class Host(Protocol):
         """Send a request; the answer to the one before must have been received."""
 
     def receive(self) -> Parts:
-        """Wait for the answer; raises `ShardLost` if there will be none."""
+        """Wait for the answer; ends the shard and raises `ShardLost` if there will be none."""
 
     def close(self) -> None:
         """End the shard."""
@@ -44,7 +44,8 @@ def answered(shard: Shard, request: Parts) -> Parts:
     """The answer of a shard to a request: what it found and None, or None and the error that it raised."""
     try:
         verb, *arguments = unpacked(request)
-        return packed((shard.answer(verb, *arguments), None))
+        with one_thread:  # the process may be one of a cluster that somebody else has started
+            return packed((shard.answer(verb, *arguments), None))
     except Exception as error:
         return packed((None, _sendable(error)))
 
@@ -56,7 +57,8 @@ def opened(task: bytes) -> Shard:
     found: ShardTask = cloudpickle.loads(task)
     REGRETS.clear()
     REGRETS.update(found.regrets)
-    return Shard(found)
+    with one_thread:
+        return Shard(found)
 
 
 def _sendable(error: Exception) -> Exception:
@@ -173,9 +175,13 @@ class RayActor:
 
     def receive(self) -> Parts:
         """Wait for the answer."""
+        errors = self._ray.exceptions
+        # The machine of an actor may be lost before its answer has been fetched, and an actor out of reach may live on.
+        lost = errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.OutOfMemoryError
         try:
             answer: Parts = self._ray.get(self._answer)
-        except self._ray.exceptions.RayActorError as error:
+        except lost as error:
+            self.close()
             raise ShardLost(str(error)) from error
         return answer
 

@@ -15,8 +15,8 @@ class Journal:
     >>> journal = Journal()
     >>> journal.add([b"plan", b"1"])
     >>> journal.add([b"pull"])
-    >>> list(journal), len(journal)
-    ([[b'plan', b'1'], [b'pull']], 2)
+    >>> list(journal), len(journal), journal.size
+    ([[b'plan', b'1'], [b'pull']], 2, 49)
     >>> journal.clear()
     >>> list(journal)
     []
@@ -26,6 +26,7 @@ class Journal:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="fedbandit-shard-")  # noqa: SIM115 - it lives as long as the run
         self._number = 0
+        self.size = 0  #: how many bytes it takes
 
     def __len__(self) -> int:
         return self._number
@@ -38,12 +39,13 @@ class Journal:
             self._file.write(_SIZE.pack(len(memoryview(part).cast("B"))))
             self._file.write(part)
         self._number += 1
+        self.size = self._file.tell()
 
     def clear(self) -> None:
         """Forget all requests, because a snapshot holds what came of them."""
         self._file.seek(0)
         self._file.truncate()
-        self._number = 0
+        self._number = self.size = 0
 
     def __iter__(self) -> Iterator[Parts]:
         """The requests in their order; nothing may be added meanwhile."""

@@ -10,7 +10,10 @@ from fedbandit_envs.shards.hosts import Host, HostKind, ShardLost
 from fedbandit_envs.shards.journal import Journal
 from fedbandit_envs.shards.packing import Parts, packed, unpacked
 
-_SAVED_EVERY = 1000  # requests after which a shard is saved, so that a new one has no more than that to catch up on
+# A shard is saved after so many requests, so that a new one has no more than that to catch up on, ...
+_SAVED_EVERY = 1000
+# ... or after so many bytes of them, or this multiple of the last snapshot if that is more: disks are finite, too.
+_SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS = 64 * 2**20, 2
 _MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the run gives up
 
 
@@ -27,6 +30,7 @@ class Keeper:
     task: bytes  #: the pickle of its `ShardTask`
     losses: int = 0  #: how often its process has died
     _journal: Journal = field(default_factory=Journal)
+    _snapshot: int = 0  # the bytes of the last snapshot in the journal
     _begun: Parts | None = None  # the request that made the agent side; a state can be restored only after it
     _looking: Parts | None = None  # the last request, if it changes nothing and so is not in the journal
     _host: Host | None = None
@@ -38,11 +42,16 @@ class Keeper:
 
     def ask(self, verb: str, *arguments: Any) -> None:
         """Ask for something that changes the shard; `answer` must be called before the next request."""
-        if len(self._journal) >= _SAVED_EVERY and verb != "pull":  # a plan that waits for its pulls is in no snapshot
+        if verb != "pull" and self._long():  # a plan that waits for its pulls is in no snapshot
             self.save()
         request, self._looking = packed((verb, *arguments)), None
         self._journal.add(request)
         self._open().send(request)
+
+    def _long(self) -> bool:
+        """Whether so much has come since the last snapshot that a new one is due."""
+        most = max(_SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS * self._snapshot)
+        return len(self._journal) >= _SAVED_EVERY or self._journal.size - self._snapshot > most
 
     def look(self, verb: str) -> None:
         """Ask for something that changes nothing; `answer` gives it."""
@@ -55,12 +64,15 @@ class Keeper:
         state: State = self.answer()
         self._journal.clear()
         self._journal.add(packed(("restore", state)))
+        self._snapshot = self._journal.size
         return state
 
     def restore(self, state: State) -> None:
         """Let the shard take over a state."""
         self._journal.clear()
+        self._snapshot = 0
         self.ask("restore", state)
+        self._snapshot = self._journal.size
         self.answer()
 
     def answer(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray, read_only
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.planned import PlannedBandit
 from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.problems.regrets import REGRETS
@@ -19,6 +19,7 @@ from fedbandit_envs.protocol.policy import AgentSide, Policy, hidden_for, partne
 from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.part import Kept
 from fedbandit_envs.rounds.state import in_order, numbered
+from fedbandit_envs.rounds.tables import CountTables, StackedTables
 from fedbandit_envs.rounds.turn import Turn
 from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind
@@ -139,7 +140,7 @@ class ShardedPart:
 
     def kept(self) -> Kept:
         """What was kept of the run so far, shard after shard."""
-        tables: list[IntArray] = []
+        tables: list[CountTables] = []
         marks = [_Columns(self.constants.num_agents) for _ in Marks._fields]
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
@@ -147,11 +148,8 @@ class ShardedPart:
             keeper.look("kept")  # one after the other: together they are large
             own: Kept = keeper.answer()
             steps = own.steps
-            if not tables:
-                shape = self.constants.num_agents, self.constants.num_arms
-                tables = [np.empty(shape, dtype=table.dtype) for table in own.tables]
-            for table, rows in zip(tables, own.tables, strict=True):
-                table[slice(*border)] = rows
+            assert isinstance(own.tables, CountTables)
+            tables.append(own.tables)
             for column, array in zip(marks, own.marks, strict=True):
                 column.put(border, array)
             for kind, regret in own.summed.items():
@@ -159,7 +157,7 @@ class ShardedPart:
         gaps = {} if changes(self._task.problem) else GapTables(self._task.problem, self._task.seed, self._shards)
         regrets: dict[str, FloatArray] = {kind: column.whole for kind, column in summed.items()}
         stood = Marks(*(column.whole for column in marks))
-        return Kept(steps, tuple(map(read_only, tables)), stood, gaps, regrets)
+        return Kept(steps, StackedTables(tables), stood, gaps, regrets)
 
     def truth(self) -> tuple[BanditInstance, View]:
         """The problem with its truth and what the agents were shown, drawn again in this process."""

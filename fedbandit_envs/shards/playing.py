@@ -8,17 +8,16 @@ from typing import Any
 
 from pettingzoo import ParallelEnv
 
-from fedbandit_envs import storage
 from fedbandit_envs.envs.parallel import Observation
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.shards.rounds import ShardedRounds
+from fedbandit_envs.shards.saved import SavedRun
 from fedbandit_envs.threads import one_thread
 
 _SAVED_EVERY = 30.0  # seconds after which a run with a `state` is saved
-_FILE = "run.npz"
 
 
 def play(
@@ -50,23 +49,25 @@ def play(
         shards: over how many processes the agents are spread; the run is the same however many. None: all in this one.
         executor: where the shards live: "processes", "ray", "ray:ADDRESS" for a cluster, or "serial" for this process.
         state: a folder in which the run is saved every half minute. If it holds a run that was stopped, this one goes
-            on from there; when the run is over, what was saved is removed. None: nothing is saved.
+            on from there, with the same settings and as many shards; when the run is over, what was saved is removed.
+            None: nothing is saved.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> fb.play(env, fb.make_policy("Uniform"), seed=0).pulls[-1].sum(axis=1)
     array([200, 200, 200, 200, 200])
     """
-    with _rounds(env, policy, stepwise, record, blocks, faults, network, shards, executor) as rounds, one_thread:
-        saved = None if state is None else Path(state) / _FILE
-        if saved is not None and saved.exists():
-            _restore(rounds, saved, seed)
-        else:
-            rounds.start(seed)
-        _finish(rounds, saved)
-        history = rounds.history()
-    if saved is not None:
-        saved.unlink(missing_ok=True)
+    making = _rounds(env, policy, stepwise, record, blocks, faults, network, shards, executor)
+    with nullcontext() if state is None else SavedRun(state) as saved:
+        with making as rounds, one_thread:
+            if saved is not None and saved.exists:
+                _restore(rounds, saved, seed)
+            else:
+                rounds.start(seed)
+            _finish(rounds, saved)
+            history: History = rounds.history()
+        if saved is not None:
+            saved.remove()
     return history
 
 
@@ -84,6 +85,11 @@ def _rounds(
     """A context manager that gives the rounds of a run."""
     common: dict[str, Any] = {"record": record, "faults": faults, "network": network}
     if shards is None:
+        if executor != "processes":
+            raise ValueError(
+                f"executor: expected shards=N with it, got {executor!r} alone; it says where shards live, and without "
+                "them the run is in this process"
+            )
         return nullcontext(CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, **common))
     if blocks is not None or stepwise:
         which = "blocks" if blocks is not None else "stepwise=True"
@@ -91,26 +97,25 @@ def _rounds(
     return ShardedRounds(env, policy, shards=shards, executor=executor, **common)
 
 
-def _restore(rounds: CommunicationRounds, saved: Path, seed: int | None) -> None:
-    """Go on from a file; one of another seed is refused, as `restore` refuses one of another policy or problem."""
-    state = storage.load(saved)
+def _restore(rounds: CommunicationRounds, saved: SavedRun, seed: int | None) -> None:
+    """Go on from a saved state; one of another seed is refused, as one of another policy or problem is."""
+    state = saved.load()
     if seed is not None and int(state["seed"]) != seed:
         raise ValueError(
-            f"state: expected a run of seed {seed} in {saved}, got one of seed {state['seed']}; take another folder, "
-            "or go on with that seed"
+            f"state: expected a run of seed {seed} in {saved.file}, got one of seed {state['seed']}; take another "
+            "folder, or go on with that seed"
         )
     rounds.restore(state)
 
 
-def _finish(rounds: CommunicationRounds, saved: Path | None) -> None:
+def _finish(rounds: CommunicationRounds, saved: SavedRun | None) -> None:
     """Play to the horizon, and save the run now and then."""
     if saved is None:
         rounds.finish()
         return
-    saved.parent.mkdir(parents=True, exist_ok=True)
     last = monotonic()
     while not rounds.done:
         rounds.go_on()
         if not rounds.done and monotonic() - last >= _SAVED_EVERY:
-            storage.save(saved, rounds.snapshot())
+            saved.save(rounds.snapshot())
             last = monotonic()

@@ -78,7 +78,11 @@ def measure(agents: int, shards: int, arms: int = 10, dim: int = 3) -> Measured:
 
 def scale(quick: bool) -> tuple[list[Row], Points]:
     """M = 10^4, 10^5 and 10^6 in one process and in two shards; K = 10, d = 3, T = 2^17."""
-    sizes = (1000, 10_000) if quick else (10_000, 100_000, 1_000_000)
+    return of_sizes((1000, 10_000) if quick else (10_000, 100_000, 1_000_000))
+
+
+def of_sizes(sizes: tuple[int, ...]) -> tuple[list[Row], Points]:
+    """The rows of these numbers of agents."""
     points = {(agents, shards): measure(agents, shards) for agents in sizes for shards in (0, 2)}
     rows = []
     for agents in sizes:
@@ -112,7 +116,11 @@ def scale(quick: bool) -> tuple[list[Row], Points]:
 
 def millions(quick: bool) -> list[Row]:
     """Ten million agents in 16 shards, with K = 2 and d = 2, so that it fits into 24 GiB."""
-    agents = 10**5 if quick else 10**7
+    return in_sixteen(10**5 if quick else 10**7)
+
+
+def in_sixteen(agents: int) -> list[Row]:
+    """The rows of so many agents in 16 shards."""
     found = measure(agents, 16, arms=2, dim=2)
     peaks = f"{_mib(found['driver'])}, {_mib(max(found['shards']))}, {_mib(sum(found['shards']))}"
     cpu = _seconds(found["cpu"], max(found["shard_cpu"]), sum(found["shard_cpu"]))
@@ -120,6 +128,12 @@ def millions(quick: bool) -> list[Row]:
         Row(f"M = {agents:,}, K = 2, d = 2, in 16 shards: seconds", "", f"{found['seconds']:.1f}", None),
         Row("CPU seconds: driver, longest shard, all shards", "", cpu, None),
         Row("peak MiB: driver, largest shard, all shards", "", peaks, None),
+        Row(
+            "bytes per agent: driver, all shards",
+            "",
+            f"{found['driver'] / agents:.0f}, {sum(found['shards']) / agents:.0f}",
+            None,
+        ),
     ]
 
 

@@ -12,6 +12,7 @@ from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
 from fedbandit_envs.rounds.faults import Faults
+from fedbandit_envs.rounds.tables import CountTables
 
 EACH_ITS_OWN = [[agent] for agent in range(6)]  # the agents of each client: one
 SEVERAL = [[4, 5], [2, 0, 1], [3]]  # the agents of each client: some, in any order
@@ -73,7 +74,8 @@ class Loop:
         """(C, M, K) from the clients' own records."""
         records = [storage.from_bytes(self.states[node], "state") for node in range(len(self.blocks))]
         order = np.argsort(np.concatenate([record["agents"] for record in records]))
-        return np.concatenate([record["checkpoints"]["pulls"] for record in records], axis=1)[:, order]
+        pulls = [list(CountTables.from_tree(record["checkpoints"]["pulls"])) for record in records]
+        return np.concatenate(pulls, axis=1)[:, order]
 
 
 def coordinator_of(loop: Loop, **options: Any) -> Coordinator:

@@ -177,7 +177,7 @@ def test_a_state_of_another_network_is_refused():
     rounds = fb.CommunicationRounds(bandit(), fb.make_policy("coop-UCB2"), network="ring")
     rounds.start(0)
     other = fb.CommunicationRounds(bandit(), fb.make_policy("coop-UCB2"), network="star")
-    with pytest.raises(ValueError, match="the environment and the network must be the same"):
+    with pytest.raises(ValueError, match="the environment, the network and the faults"):
         other.restore(rounds.snapshot())
 
 

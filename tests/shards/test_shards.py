@@ -10,7 +10,7 @@ from histories import assert_same_history
 from playable import home
 
 import fedbandit_envs as fb
-from fedbandit_envs import seeding
+from fedbandit_envs import arrays, seeding
 from fedbandit_envs.problems.generator import draw_instance, draw_rows
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import observe_for
@@ -36,15 +36,16 @@ def assert_same_run(one, two):
 
 
 def played(env, name, shards, executor="serial", **how):
-    return fb.play(env, fb.make_policy(name), seed=5, network="ring", shards=shards, executor=executor, **how)
+    where = {} if shards is None else {"shards": shards, "executor": executor}
+    return fb.play(env, fb.make_policy(name), seed=5, network="ring", **where, **how)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_number_of_shards_gives_the_run_of_one_process(name):
-    _, problem, shown = home(name)
-    env = fb.HiddenContextBandit(problem, max_cycles=90, **shown)
+    _, problem, shown = home(name, num_agents=8)
+    env = fb.HiddenContextBandit(problem, max_cycles=64, **shown)
     expected = played(env, name, None)
-    for shards in (1, 2, 3, 5):
+    for shards in (1, 2, 3, 7):
         assert_same_run(expected, played(env, name, shards))
 
 
@@ -71,6 +72,28 @@ KINDS = {
 def test_every_kind_of_context(name, kind):
     env = fb.make("Synthetic", num_agents=7, max_cycles=100, **KINDS[kind])
     assert_same_run(played(env, name, None), played(env, name, 3))
+
+
+EVERY_KIND = {"fixed": {}, **KINDS, "revealed": {"context": "streaming", "reveal": "after"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_every_policy_on_every_kind_of_problem_that_it_can_play(kind, monkeypatch):
+    """Those that talk to peers are among them; shards are checked in turn."""
+    monkeypatch.setattr(part, "_STEPS_ALONE", 17)
+    played_by = []
+    for place, name in enumerate(POLICIES):
+        shown = {"observe": observe_for(fb.make_policy(name))}
+        if (kind, shown["observe"]) == ("resampled", "context"):
+            continue  # there is none that could be shown
+        env = fb.make(
+            "Synthetic", num_agents=7, num_arms=4, max_cycles=70, context_std=0.1, **shown, **EVERY_KIND[kind]
+        )
+        if fb.why_not(fb.make_policy(name), env, network="ring") is None:
+            assert_same_run(played(env, name, None), played(env, name, (1, 2, 3, 7)[place % 4]))
+            played_by.append(name)
+    assert len(played_by) >= 10
 
 
 @pytest.mark.parametrize("id", ["Household", "MultiArmed", "Forecast", "Linear"])
@@ -127,12 +150,14 @@ def test_a_shard_draws_its_agents_alone_as_they_are_in_the_whole(settings, monke
 
 
 def test_more_agents_than_a_group_of_random_numbers(monkeypatch):
-    """Groups of 4096 agents are made groups of 4, in this process, where the shards live too."""
+    """Groups of 4096 agents are made groups of 4, in this process, where the shards live too; those of sums, too."""
     for module in (seeding, bandit):
         monkeypatch.setattr(module, "GROUP", 4)
+    monkeypatch.setattr(arrays, "ROWS", 4)
     assert bandit.borders(18, 3) == [(0, 4), (4, 12), (12, 18)]
-    for name in ("Fed-PECD", "DisLinUCB"):
-        env = fb.make("Synthetic", num_agents=18, max_cycles=200)
+    for name in ("Fed-PECD", "Collaborative", "DisLinUCB"):
+        shown = {"observe": observe_for(fb.make_policy(name))}
+        env = fb.make("Synthetic", **shown, num_agents=18, max_cycles=200)
         assert_same_run(played(env, name, None), played(env, name, 3))
 
 
@@ -155,6 +180,8 @@ def test_what_a_mask_leaves_out_does_not_cross():
         ({"shards": 0}, "shards: expected a whole number of at least 1"),
         ({"shards": 8}, "expected at most 7, one for each agent"),
         ({"shards": 2, "executor": "threads"}, "executor: expected"),
+        ({"executor": "threads"}, "expected shards=N with it, got 'threads' alone"),
+        ({"executor": "ray:somewhere"}, "expected shards=N with it, got 'ray:somewhere' alone"),
         ({"shards": 2, "executor": "processes:4"}, "shards=N says it"),
         ({"shards": 2, "stepwise": True}, "none with stepwise=True"),
         ({"shards": 2, "blocks": [[0], [1, 2, 3, 4, 5, 6]]}, "none with blocks"),
@@ -178,7 +205,7 @@ def test_an_error_in_a_shard_is_the_error_of_the_run():
     env = fb.make("Synthetic", num_agents=7, max_cycles=40, context="streaming")
     for shards in (None, 2):
         with pytest.raises(ValueError, match="follows contexts which change"):
-            fb.play(env, fb.make_policy("Fed-PECD"), seed=0, shards=shards, executor="serial")
+            played(env, "Fed-PECD", shards)
 
 
 SCRIPT = """

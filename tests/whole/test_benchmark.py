@@ -32,3 +32,44 @@ def test_runs_over_shards_are_measured_in_every_process(monkeypatch):
     assert one["shards"] == []
     assert len(two["shards"]) == len(two["shard_cpu"]) == 2
     assert min(two["shards"]) > 2**20
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.mark.slow
+def test_the_table_and_the_picture_of_sizes(scripts, tmp_path):
+    from benchmarks import scale
+
+    rows, points = scale.of_sizes((40, 80))
+    assert set(points) == {(40, 0), (40, 2), (80, 0), (80, 2)}
+    assert [row.measured for row in rows if row.what == "the same pulls and scalars"] == ["yes", "yes"]
+    assert {row.ok for row in rows} == {None, True}  # a goal of time is set for a million agents only
+    scale.picture(points, tmp_path / "new" / "scale.png")
+    assert (tmp_path / "new" / "scale.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_table_of_sixteen_shards(scripts):
+    from benchmarks import scale
+
+    rows = scale.in_sixteen(32)
+    assert "M = 32, K = 2, d = 2, in 16 shards" in rows[0].what
+    assert all(float(part.replace(",", "")) >= 0 for row in rows for part in row.measured.split(", "))
+
+
+@pytest.mark.slow
+def test_instructions_are_counted_or_said_to_need_valgrind(scripts, monkeypatch):
+    from benchmarks import instructions
+
+    monkeypatch.setattr(instructions, "_SETTINGS", (("Uniform", 2, 8), ("Uniform", 2, 4096)))
+    monkeypatch.setattr(instructions, "_RUNS", 1)
+    rows = instructions.instructions(False)
+    if rows[0].measured.startswith("not measured"):
+        assert len(rows) == 1
+    else:
+        few, many = (float(row.measured) for row in rows)
+        assert 0 < few < many

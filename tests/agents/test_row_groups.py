@@ -1,0 +1,102 @@
+"""Sums over agents that go by groups of rows are the sums over all agents, but for rounding."""
+
+import numpy as np
+import pytest
+
+from fedbandit_agents.phased.design import g_optimal
+from fedbandit_agents.phased.design_problem import coordinates, settle
+from fedbandit_agents.phased.estimation import Estimates, aggregate, eliminated, unit_vectors
+from fedbandit_agents.phased.server import PhasedServer
+from fedbandit_envs import arrays, make_policy
+from fedbandit_envs.protocol.knowledge import Constants
+from fedbandit_envs.protocol.messages import Message
+
+M, K, D = 23, 4, 3
+
+
+@pytest.fixture(params=[1, 5, 22, 23])
+def in_groups(request, monkeypatch):
+    """A function that computes the same once with all rows together, and once in groups of so many."""
+
+    def both(function):
+        whole = function()
+        with monkeypatch.context() as patch:
+            patch.setattr(arrays, "ROWS", request.param)
+            return whole, function()
+
+    return both
+
+
+def directions(seed=0, rank=D):
+    vectors = np.random.default_rng(seed).normal(size=(M, K, D))
+    vectors[..., rank:] = 0
+    return unit_vectors(vectors)
+
+
+def active(seed=0):
+    """A third of the agents have one arm left."""
+    chosen = np.random.default_rng(seed).random((M, K)) < 0.7
+    chosen[np.arange(M), np.arange(M) % K] = True
+    chosen[::3] = np.eye(K, dtype=bool)[np.arange(M) % K][::3]
+    return chosen
+
+
+@pytest.mark.parametrize("rank", [D, D - 1])
+def test_estimates_and_widths(in_groups, rank):
+    rng = np.random.default_rng(1)
+    theta, weights = rng.normal(size=(M, K, 1)) * directions(rank=rank), rng.integers(0, 9, (M, K)).astype(float)
+    one, two = in_groups(lambda: aggregate(theta, directions(rank=rank), weights))
+    for whole, grouped in zip(one, two, strict=True):
+        np.testing.assert_allclose(grouped, whole, rtol=1e-9, atol=1e-12)
+    V = one[1]
+    # The pseudo-inverse of the sum, straight from the definition.
+    e = directions(rank=rank)
+    expected = np.linalg.pinv(np.einsum("na,nad,nae->ade", weights, e, e), rcond=1e-9, hermitian=True)
+    np.testing.assert_allclose(V, expected, atol=1e-9)
+
+
+def test_eliminations_are_the_same_bit_for_bit(in_groups):
+    rng = np.random.default_rng(2)
+    psi, best = rng.normal(size=(M, K, D)), np.zeros(M, dtype=np.int64)
+    estimates = Estimates(rng.normal(size=(K, D)), np.stack([0.1 * np.eye(D)] * K), np.ones(K, dtype=bool))
+    one, two = in_groups(lambda: eliminated(psi, estimates, 1.0, active(), best))
+    for whole, grouped in zip(one, two, strict=True):
+        np.testing.assert_array_equal(grouped, whole, strict=True)
+    assert 0 < np.count_nonzero(one[0]) < np.count_nonzero(active())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("rank", [D, D - 1])
+def test_designs(in_groups, shared, rank, monkeypatch):
+    monkeypatch.setattr("fedbandit_agents.phased.design_problem._FEW_PAIRS", 0)  # settled agents are left out
+    one, two = in_groups(lambda: coordinates(directions(rank=rank), active(), shared))
+    assert one.ranks.tolist() == two.ranks.tolist()
+    np.testing.assert_allclose(two.base, one.base, atol=1e-12)
+    (whole, *numbers), (grouped, *others) = in_groups(lambda: settle(directions(rank=rank), active(), shared))
+    for mine, yours in zip(numbers, others, strict=True):
+        np.testing.assert_array_equal(mine, yours)
+    np.testing.assert_array_equal(grouped.active, whole.active)
+    np.testing.assert_allclose(abs(np.linalg.det(grouped.base + np.eye(D))), np.linalg.det(whole.base + np.eye(D)))
+    one, two = in_groups(lambda: g_optimal(directions(rank=rank), active(), gap=1e-6, shared=shared))
+    assert max(one.gap, two.gap) <= 1e-6
+    assert one.dimension == two.dimension
+    np.testing.assert_allclose(two.pi[::3], one.pi[::3])  # the settled agents
+
+
+def test_refused_reports_are_the_same(in_groups):
+    theta, e = 0.5 * directions(), directions()
+    theta[4, 1] = [9.0, -9.0, 0.0]  # another direction
+    theta[17, 2] *= 1e6  # too long
+    constants = Constants(M, K, D, 100, ell=0.5, L=1.0, noise_std=1.0, context="fixed", theta_bound=1.0,
+                          context_proxy=0.0, shortest=0.5, longest=1.0)  # fmt: skip
+
+    def refused(rows):
+        server = PhasedServer(make_policy("Fed-PECD"), constants)
+        server.directions, server.known = e, np.ones((M, K), dtype=bool)
+        mask = {"theta": np.ones((len(rows), K), dtype=bool)}
+        return server.refuses(Message("estimates", {"theta": theta[rows]}, rows, mask))
+
+    for rows in (np.arange(M), np.arange(2, M)):
+        whole, grouped = in_groups(lambda rows=rows: refused(rows))
+        assert whole == grouped
+        assert set(whole) == {4, 17}
