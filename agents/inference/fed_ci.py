@@ -88,7 +88,8 @@ def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:
     """About the probability that each arm is the best of those considered, (n, K), each row of which sums to 1.
 
     The odds against `best` decide, as in the choice model of Bradley, Terry and Luce. They are raised to the power
-    1.25, because the odds themselves explore up to a tenth too often where many arms are nearly as good.
+    1.125: the odds themselves explore up to a tenth too often where many arms are nearly as good, and larger powers
+    explore unlikely arms too rarely, on which an agent with a wrong belief depends.
 
     Args:
         chance: the probability that r_a > r_best, (n, K).
@@ -99,7 +100,7 @@ def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:
     array([[0.5, 0.5, 0. ]])
     """
     odds = np.where(among, chance / np.maximum(1 - chance, _LEAST), 0)
-    odds *= np.sqrt(np.sqrt(odds))  # odds^1.25, with the same bits on every CPU
+    odds *= np.sqrt(np.sqrt(np.sqrt(odds)))  # odds^1.125, with the same bits on every CPU
     odds[np.arange(len(best)), best] = 1
     return odds / odds.sum(axis=1, keepdims=True)
 

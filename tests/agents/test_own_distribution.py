@@ -70,7 +70,7 @@ THETA = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 def prior(distribution: ContextDistribution) -> Belief:
     """The prior belief of agents for whom theta is known."""
     view = view_of(distribution, fb.Identity(3, 2))
-    return prior_belief(view, others(view, THETA, np.zeros((3, 2, 2))))
+    return prior_belief(view, others(view, THETA, np.zeros((3, 2, 2))), np.ones((len(view.psi), 1)))
 
 
 def test_the_prior_of_an_own_distribution_has_the_moments_of_its_rewards() -> None:
