@@ -6,14 +6,16 @@ import numpy as np
 
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
+from fedbandit_agents.inference.joint_agents import JointAgents, shares_context
+from fedbandit_agents.inference.joint_server import JointServer
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
-from fedbandit_agents.inference.site_server import SiteServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
 from fedbandit_envs.protocol.policy import ServerSide
 from fedbandit_envs.ties import first_largest
+from fedbandit_envs.validation import checked, one_of
 
 _LEAST = np.finfo(np.float64).eps  # of a probability by which odds are divided
 
@@ -27,8 +29,12 @@ class FedCI(ContextInference):
     model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
     estimates of theta_a with weights for the arms about which they have learnt something new. If each context is one of
     finitely many, they send sites of expectation propagation: what their rewards say about theta_a, whichever context
-    they have. The server is never told mu_i or a reward, but what it is told depends on both. This policy belongs to
-    this library; see `ContextInference` for the parameters that it shares with its relatives.
+    they have. The server is never told mu_i or a reward, but what it is told depends on both.
+
+    With `server_knows="distributions"` the server is told both, where one Gaussian context moves all arms of an agent.
+    It then finds the joint posterior of all theta, which takes ten times as long. It refuses reports that can't be, and
+    takes all others at their word: false ones within what is possible mislead all agents. This policy belongs to this
+    library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -37,13 +43,19 @@ class FedCI(ContextInference):
     4
     """
 
+    #: "reports": estimates or sites, as above. "distributions": where one Gaussian context moves all arms of an agent,
+    #: agents send once mu_i, and in each round how often they pulled an arm and its mean reward; elsewhere reports
+    server_knows: str = checked("reports", one_of, choices=("reports", "distributions"))
+
     def agents(self, view: View) -> "FedCIAgents":
         """Agents that infer their context and play by Thompson sampling."""
+        if self.server_knows == "distributions" and shares_context(view):
+            return FedCIJointAgents(self, view)
         return FedCISiteAgents(self, view) if sends_sites(view) else FedCIAgents(self, view)
 
     def server(self, view: ServerView) -> ServerSide:
-        """A server that pools estimates by weighted least squares, arm by arm, or adds up sites."""
-        return SiteServer(self, view.constants)
+        """A server that pools estimates, adds up sites, or finds the joint posterior of all theta."""
+        return JointServer(self, view.constants)
 
 
 class FedCIAgents(InferringAgents):
@@ -80,6 +92,12 @@ class FedCIAgents(InferringAgents):
 
 class FedCISiteAgents(SiteAgents, FedCIAgents):
     """Agents of Fed-CI whose context is one of finitely many, and who report sites."""
+
+    policy: FedCI
+
+
+class FedCIJointAgents(JointAgents, FedCIAgents):
+    """Agents of Fed-CI that tell the server their law of contexts and their mean rewards."""
 
     policy: FedCI
 

@@ -19,7 +19,7 @@ from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import ServerSide
 
 # A negative eigenvalue of a precision is rounding if it is smaller than this share of the largest.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 # A site moves the mean also where it has no precision. It is judged as if it had this share of all precision there.
 _BLUR = 0.1
 # All sites together tell no more than so many times what the prior tells: the rest can't be told from rounding.
@@ -69,7 +69,7 @@ class SiteServer(WeightedServer):
         assert up.agents is not None
         usable = ~np.isin(up.agents, list(found))
         values, _ = eigen(full(np.where(usable[:, None, None], up["precision"], 0), self.constants.dim))
-        negative = (values.min(axis=2) < -_ROUNDING * values.max(axis=2).clip(min=0)).any(axis=1)
+        negative = (values.min(axis=2) < -ROUNDING * values.max(axis=2).clip(min=0)).any(axis=1)
         if "residuals" in up.arrays:
             negative |= up["residuals"][:, 1] < 0
         return dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found

@@ -78,6 +78,11 @@ class Settings:
         made = make_policy(policy, **parameters)
         env = _environment(environment, arguments, made)
         check_plays(made, env)
+        if env.unwrapped.shared_arms:
+            raise ValueError(
+                f"environment: expected one whose rewards each client can draw alone, got {environment}, where an arm "
+                "pays by how many agents of all clients are on it; play it in one process, with fb.play"
+            )
         env.reset(seed=chosen)
         view = env.view(hidden_for(made))
         constants, edges = view.constants, None

@@ -52,6 +52,11 @@ def test_a_policy_that_talks_to_peers_needs_a_network() -> None:
     assert_refused(lambda: Settings.of({**config, "network": "[[0, 1]]"}).graph, "a connected graph, got 5 pieces")
 
 
+def test_arms_that_agents_of_all_clients_share_are_refused() -> None:
+    chosen = "fedbandit/SharedArms-v0", {"max_cycles": 20}, 0
+    assert_refused(lambda: Settings.simulated("OrchExplore", {}, *chosen), "rewards each client can draw alone, got")
+
+
 def test_a_random_network_is_the_one_of_a_run_with_the_same_seed() -> None:
     of = settings("GosInE", network="erdos-renyi:0.6", max_cycles=30)
     loop = Loop(of, SEVERAL)
