@@ -18,7 +18,7 @@ def independent(seed, num_arms, spread, num_agents=100):
     return belief, mean.argmax(axis=1), frequency
 
 
-# Known before: 0.02 to 0.06 with ten arms, where the odds without the power have up to 0.09. Frequencies of 2000
+# Known before: 0.01 to 0.05 with ten arms, where the odds without the power have up to 0.09. Frequencies of 2000
 # samples add at most 0.03 to the mean distance.
 @pytest.mark.parametrize("spread", [0.25, 0.5, 1.0])
 @pytest.mark.parametrize("num_arms", [2, 10])
