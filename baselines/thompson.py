@@ -6,6 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
+from fedbandit_agents.inference.stream import LocalStreamAgents, StreamAgents, is_stream
+from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.features import Table
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -37,7 +39,7 @@ class FederatedThompson(FedCI):
     """Federated Thompson sampling that ignores the bias: it takes the expected features for the true ones.
 
     Use it beside Fed-CI to see what the inference of the context gains: agents share theta in the same way, but believe
-    that they know their context. It sends the same messages as Fed-CI.
+    that they know their context. On streams all rewards then have the same weight. It sends what Fed-CI sends.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -46,18 +48,29 @@ class FederatedThompson(FedCI):
     4
     """
 
-    def agents(self, view: View) -> FedCIAgents:
+    def agents(self, view: View) -> "FedCIAgents | UnweightedStreamAgents":
         """Agents that believe to know their context: a table of features, psi."""
+        if is_stream(view.constants):
+            return UnweightedStreamAgents(self, view)
         n, num_arms, d = view.psi.shape
         known = PointMass(view.psi.reshape(n, num_arms * d))
         return FedCIAgents(self, replace(view, distribution=known, feature_map=Table(num_arms, d)))
+
+
+class UnweightedStreamAgents(StreamAgents):
+    """Agents of Federated-Thompson on streams, who give all rewards the same weight."""
+
+    def hidden_variances(self) -> FloatArray:
+        """0: they believe to know their context."""
+        return np.zeros(self.view.psi.shape[:2])
 
 
 @dataclass(frozen=True)
 class LocalThompson(FedCI):
     """Thompson sampling without a server: each agent starts from the prior of theta and learns alone.
 
-    Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, but nothing is sent.
+    Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, also on streams, but
+    nothing is sent.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -72,9 +85,9 @@ class LocalThompson(FedCI):
         """The number of steps before an agent's first decision: each arm once, since no other agent will report it."""
         return constants.num_arms
 
-    def agents(self, view: View) -> "LocalAgents":
+    def agents(self, view: View) -> "LocalAgents | LocalStreamAgents":
         """Agents that never speak."""
-        return LocalAgents(self, view)
+        return (LocalStreamAgents if is_stream(view.constants) else LocalAgents)(self, view)
 
     def server(self, view: ServerView) -> ServerSide:
         """A server that is never spoken to."""

@@ -28,7 +28,8 @@ class ContextInference(Policy):
 
     Each round comes `growth` times later than the one before; in between, agents make `batches` plans and learn on
     their own. The noise scale is estimated by default: this costs next to nothing when `sigma` is right, and a wrong
-    scale costs much. Subclasses say in `agents` how the posterior is played.
+    scale costs much. On streams only the noise scale matters: agents decide at each step, and talk when they have
+    learnt enough. Subclasses say in `agents` how the posterior is played.
     """
 
     #: assumed standard deviation of the noise; None takes the problem's public constant

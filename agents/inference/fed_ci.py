@@ -10,6 +10,8 @@ from fedbandit_agents.inference.joint_agents import JointAgents, shares_context
 from fedbandit_agents.inference.joint_server import JointServer
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
+from fedbandit_agents.inference.stream import StreamAgents, is_stream
+from fedbandit_agents.inference.stream_server import StreamServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
@@ -36,6 +38,11 @@ class FedCI(ContextInference):
     takes all others at their word: false ones within what is possible mislead all agents. This policy belongs to this
     library; see `ContextInference` for the parameters that it shares with its relatives.
 
+    Where contexts are new at each step (`context="streaming"`) there is no lasting context to infer, but mu_{i,t} says
+    how noisy each reward is. Agents then decide at each step by a Bayesian regression that weighs rewards by it, and
+    synchronise by the rule of DisLinUCB. Where contexts are revealed after the pull, the regression uses them. Of the
+    parameters only those of the noise scale matter there. Problems whose contexts stay for some steps are refused.
+
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
     >>> history = fb.play(env, fb.make_policy("Fed-CI"), seed=0)
@@ -47,15 +54,17 @@ class FedCI(ContextInference):
     #: agents send once mu_i, and in each round how often they pulled an arm and its mean reward; elsewhere reports
     server_knows: str = checked("reports", one_of, choices=("reports", "distributions"))
 
-    def agents(self, view: View) -> "FedCIAgents":
-        """Agents that infer their context and play by Thompson sampling."""
+    def agents(self, view: View) -> "FedCIAgents | StreamAgents":
+        """Agents that infer their context and play by Thompson sampling; on a stream they weigh what they see."""
+        if is_stream(view.constants):
+            return StreamAgents(self, view)
         if self.server_knows == "distributions" and shares_context(view):
             return FedCIJointAgents(self, view)
         return FedCISiteAgents(self, view) if sends_sites(view) else FedCIAgents(self, view)
 
     def server(self, view: ServerView) -> ServerSide:
-        """A server that pools estimates, adds up sites, or finds the joint posterior of all theta."""
-        return JointServer(self, view.constants)
+        """A server that pools estimates, adds up sites or sums, or finds the joint posterior of all theta."""
+        return (StreamServer if is_stream(view.constants) else JointServer)(self, view.constants)
 
 
 class FedCIAgents(InferringAgents):

@@ -6,6 +6,7 @@ narrow costs much: s is therefore at least as large as the most unusual arm sugg
 
 import numpy as np
 
+from fedbandit_agents.linear.ridge import from_scaled_sums
 from fedbandit_agents.phased.estimation import NOTHING, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.contexts.roots import inverse_root
@@ -77,6 +78,39 @@ def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tu
         unusual = np.einsum("ad,ad->a", theta - centre, theta - centre) + np.einsum("add->a", V)
         width = float(unusual.max() / d)
     return centre, float(np.sqrt(width + np.einsum("dd->", spread) / d))
+
+
+def variance_given_sums(gram: FloatArray, moments: FloatArray, noise: FloatArray) -> FloatArray:
+    """s^2 (n, 1) of theta_a ~ N(0, s^2 I), by empirical Bayes: it covers the most unusual of the theta_a that are seen.
+
+    By turns each theta_a is estimated given s, then s given these. The first s is at least as large as the sums allow
+    for features without a preferred direction.
+
+    Args:
+        gram: (n, B, d, d) the weighted sums of x x^T, in units of the noise; 0 where nothing is seen.
+        moments: (n, B, d) the weighted sums of x y.
+        noise: (n, 1) the variance of a reward of weight 1, above 0 unless all rewards are 0.
+
+    >>> variance_given_sums(np.full((1, 1, 1, 1), 1e6), np.full((1, 1, 1), 3e6), np.ones((1, 1))).round(3)
+    array([[9.]])
+    """
+    d = gram.shape[-1]
+    traces = np.einsum("nbdd->nb", gram)
+    seen, total = traces > 0, np.where(traces > 0, traces, 1.0)
+    squares = np.einsum("nbd,nbd->nb", moments, moments)
+    variance = _most(d * (squares / total + noise) / total, seen, np.ones(noise.shape))
+    for _ in range(_SWEEPS):
+        inverse = from_scaled_sums(gram, noise / variance)
+        theta = np.einsum("nbde,nbe->nbd", inverse, moments)
+        unusual = np.einsum("nbd,nbd->nb", theta, theta) + noise * np.einsum("nbdd->nb", inverse)
+        variance = _most(unusual / d, seen, variance)
+    return variance
+
+
+def _most(values: FloatArray, seen: BoolArray, otherwise: FloatArray) -> FloatArray:
+    """The largest value that is seen, (n, 1); `otherwise` where there is none above 0."""
+    most = np.where(seen, values, 0).max(axis=1, keepdims=True)
+    return np.where(most > 0, most, otherwise)
 
 
 def _tamed(values: FloatArray, present: BoolArray) -> FloatArray:

@@ -81,12 +81,12 @@ class WeightedServer(ServerSide):
     def told_sigma(self, up: Message) -> FloatArray:
         """The noise scale (1,) by the residuals of all agents, after those of a message are kept."""
         self.residuals[up.agents] = up["residuals"]
-        squares, freedom = _bounded(self.residuals).sum(axis=0)[:, None]
+        squares, freedom = bounded_residuals(self.residuals).sum(axis=0)[:, None]
         return self.policy.corrected_sigma(self.constants, squares, freedom)
 
     def _spread(self) -> float:
         """The factor on the standard deviations of mu: residuals may show that contexts lie further off, or nearer."""
-        squares, weight = _bounded(self.misfits).sum(axis=0)
+        squares, weight = bounded_residuals(self.misfits).sum(axis=0)
         factor = (squares + _WORTH_OF_MU) / (weight + _WORTH_OF_MU)
         return float(np.sqrt(np.clip(factor, _LEAST_FACTOR, _MOST_FACTOR)))
 
@@ -149,11 +149,11 @@ def medians(values: FloatArray, present: BoolArray) -> FloatArray:
     return order[middle, np.arange(values.shape[1])]
 
 
-def _bounded(residuals: FloatArray) -> FloatArray:
+def bounded_residuals(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / np.where(present, freedom, 1)
+    share = squares / freedom.clip(min=1)
     freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
     weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
     most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]

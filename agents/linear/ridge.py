@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.ties import first_largest, rounding
 
 
@@ -57,6 +58,16 @@ def from_sums(gram: FloatArray, moments: FloatArray, regularisation: float) -> R
     inverse = np.asarray(np.linalg.inv(V), dtype=np.float64)
     growth = np.linalg.slogdet(V)[1] - dim * np.log(regularisation)
     return Ridge((inverse + inverse.swapaxes(-1, -2)) / 2, moments.copy(), growth)
+
+
+def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:
+    """(G + ratio I)^-1 for sums G (n, B, d, d), with a ratio (n, 1) for each agent, in elementwise steps alone.
+
+    >>> from_scaled_sums(np.array([[[[3.0]]]]), np.array([[1.0]]))
+    array([[[[0.25]]]])
+    """
+    root = inverse_root(gram + ratio[..., None, None] * np.eye(gram.shape[-1]))
+    return np.einsum("nbxd,nbxe->nbde", root, root)
 
 
 def for_agents(ridge: Ridge, num_agents: int) -> Ridge:

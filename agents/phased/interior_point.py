@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_agents.phased.design_problem import Problem, gap_of, invert
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
 
 #: Far below any g that matters; its eighth power is still a number.
 TINY_G = 1e-30
@@ -72,8 +72,11 @@ class InteriorPoint:
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(*problem.base.shape[:2])
         if self.unknowns >= _SCIPY_FROM:
             import scipy.linalg  # noqa: F401 - imported now, so that `one_thread` knows of it when steps begin
-        self.products = problem.x.take(self.table.rows, axis=1)  # (K, s, M)
-        self.products *= problem.x.take(self.table.columns, axis=1)
+        arms, _, agents = problem.x.shape
+        self.products = np.empty((arms, len(self.table.rows), agents))  # (K, s, M)
+        for rows in row_groups(agents):
+            x = problem.x[:, :, rows]
+            np.multiply(x.take(self.table.rows, axis=1), x.take(self.table.columns, axis=1), self.products[:, :, rows])
         self.based = bool(np.count_nonzero(problem.base))
         self.on = problem.active.astype(np.float64)  # (K, M) 1 for the pairs that steps move
         self.off = 1.0 - self.on

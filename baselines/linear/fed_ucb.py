@@ -12,7 +12,7 @@ from fedbandit_agents.linear.widths import private_width
 from fedbandit_agents.privacy import new_level, report_noise
 from fedbandit_baselines.linear.agents import blocks_of
 from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy
-from fedbandit_baselines.linear.sharing import SynchronisedAgents
+from fedbandit_baselines.linear.sharing import SharingTogether
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
@@ -72,7 +72,7 @@ class FedUCB(PrivatePolicy):
         return LatestServer(view.constants.num_agents)
 
 
-class FedUCBAgents(PrivateAgents, SynchronisedAgents):
+class FedUCBAgents(PrivateAgents, SharingTogether):
     """Agents of FedUCB. Each keeps the noisy nodes of its tree, and reports their sum with a shift."""
 
     def __init__(self, policy: FedUCB, view: View):
@@ -131,7 +131,6 @@ class FedUCBAgents(PrivateAgents, SynchronisedAgents):
         least = self.regularisation * np.eye(gram.shape[-1])
         common = from_sums((gram - least)[None], moments[None], self.regularisation)
         self.ridge = for_agents(common, len(self.grown))
-        self.since = 0
 
 
 class LatestServer(ServerSide):

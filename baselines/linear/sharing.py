@@ -1,11 +1,11 @@
 """Linear agents that share what they have seen: what they have not sent yet, and how all synchronise."""
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedbandit_agents.linear.ridge import for_agents, from_sums
+from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.phased.plausibility import impossible_grams, longest_moments
 from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, Observation
@@ -52,46 +52,25 @@ class SharingAgents(LinearAgents):
         self.new_gram[rows] = self.new_moments[rows] = self.grown[rows] = 0
 
 
-class SynchronisedAgents(SharingAgents):
-    """Agents that all synchronise when one of them asks for it.
+class SharingTogether(SharingAgents, SynchronisedAgents):
+    """Agents that all synchronise when one of them asks for it, and go on from the sums over all agents.
 
-    An agent that asks sends an empty message, the server calls, all agents send what is new, and the server answers
-    with the sums over all agents, from which everybody goes on. A subclass says in `asks` who asks.
+    A subclass says in `asks` who asks.
     """
-
-    def __init__(self, view: View, settings: LinearSettings):
-        super().__init__(view, settings)
-        self.called = False  # whether the server has called for a synchronisation
-        self.since = 0  # steps since the last synchronisation
-
-    @abstractmethod
-    def asks(self) -> BoolArray:
-        """Which agents ask for a synchronisation, (n,)."""
 
     def add(self, seen: Observation) -> FloatArray:
         """Learn, keep what is new, and count the step."""
         self.since += 1
         return super().add(seen)
 
-    def speak(self) -> Message | None:
-        """A request by the agents that ask for it; when the server has called, the new sums of all agents."""
-        if self.called:
-            self.called = False
-            return self.news(np.arange(len(self.grown)))
-        asking = self.asks()
-        return Message("request", {}, self.view.agents[asking]) if asking.any() else None
-
-    def hear(self, down: Message) -> None:
-        """A call for what is new, or the sums of all agents, from which everybody goes on."""
-        self.called = down.kind == "call"
-        if not self.called:
-            self.start_from(down["gram"], down["moments"])
+    def take_over(self, down: Message) -> None:
+        """The sums of all agents, from which everybody goes on."""
+        self.start_from(down["gram"], down["moments"])
 
     def start_from(self, gram: FloatArray, moments: FloatArray) -> None:
         """Go on from the sums over all agents: of x x^T (B, d, d) and of x y (B, d)."""
         self.ridge = for_agents(from_sums(gram[None], moments[None], self.regularisation), len(self.grown))
         self.forget_news(slice(None))
-        self.since = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +87,7 @@ class DeterminantPolicy(LinearPolicy):
         return dis_lin_ucb_threshold(constants.horizon, constants.num_agents, blocks * constants.dim)
 
 
-class DeterminantAgents(SynchronisedAgents):
+class DeterminantAgents(SharingTogether):
     """Agents that ask for a synchronisation if ln(det V / det V_last) * (steps since the last time) > D."""
 
     def __init__(self, policy: DeterminantPolicy, view: View, settings: LinearSettings):

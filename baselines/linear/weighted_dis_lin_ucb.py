@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_agents.linear.ridge import from_sums
+from fedbandit_agents.linear.spread import hidden_variances, spanning
 from fedbandit_baselines.linear.agents import Observation
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_envs.arrays import FloatArray
-from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.steps import Outcome
 
@@ -46,34 +46,23 @@ class WeightedAgents(DeterminantAgents):
 
     def __init__(self, policy: WeightedDisLinUCB, view: View):
         super().__init__(policy, view, policy.settings(view)._replace(scale=policy.sigma))
-        d = view.constants.dim
-        # Theta of the last synchronisation and, in the columns, a root of its covariance: 1 + d vectors for each arm.
-        self.vectors: FloatArray = np.zeros((1 + d, view.constants.num_arms, d))
-        self._remember(np.zeros((self.blocks, d, d)), np.zeros((self.blocks, d)))
+        self._remember(np.zeros_like(self.inverse[0]), np.zeros_like(self.moments[0]))
 
     def _remember(self, gram: FloatArray, moments: FloatArray) -> None:
         """Keep theta and what is not known of it, given the sums of all agents."""
         common = from_sums(gram[None], moments[None], self.regularisation)
-        root = matrix_root(common.inverse[0]) * self.scale
-        self.vectors[0] = common.theta()[0]
-        self.vectors[1:] = np.moveaxis(root, 2, 0)
+        covariance = self.scale**2 * common.inverse[0]
+        # Vectors (1 + d, K, d) whose squares add up to E[theta_a theta_a^T].
+        self.vectors: FloatArray = spanning(common.theta()[0], covariance, self.view.constants.num_arms)
 
     def start_from(self, gram: FloatArray, moments: FloatArray) -> None:
         """Go on from the sums over all agents, whose theta gives the weights from now on."""
         super().start_from(gram, moments)
         self._remember(gram, moments)
 
-    def variances(self) -> FloatArray:
-        """(n, K) the variances of <theta_a, phi> under mu_i."""
-        view = self.view
-        if view.exact:
-            return np.zeros(view.psi.shape[:2])
-        found = [view.distribution.reward_variances(view.feature_map, vector) for vector in self.vectors]
-        return np.add.reduce(found)
-
     def observation(self, outcome: Outcome) -> Observation:
         """What a step adds to the regression, with its weight."""
         block, x, pulls, total = super().observation(outcome)
-        variance = self.variances()[np.arange(len(x)), outcome.arm]
+        variance = hidden_variances(self.view, self.vectors)[np.arange(len(x)), outcome.arm]
         weight = self.scale**2 / (self.scale**2 + variance)
         return Observation(block, x, pulls * weight, total * weight)

@@ -42,7 +42,15 @@ def assert_same_regret(loop: Loop, history: History) -> None:
 @pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_agents_that_talk_play_as_in_one_process(problem: str, blocks: list[list[int]]) -> None:
-    of = settings(problem, "DisLinUCB", threshold=2.0)
+    assert_plays_as_in_one_process(settings(problem, "DisLinUCB", threshold=2.0), blocks)
+
+
+@pytest.mark.parametrize("problem", ["streaming", "revealed"])
+def test_fed_ci_plays_streams_as_in_one_process(problem: str) -> None:
+    assert_plays_as_in_one_process(settings(problem, "Fed-CI"), SEVERAL)
+
+
+def assert_plays_as_in_one_process(of: Settings, blocks: list[list[int]]) -> None:
     loop, history = Loop(of, blocks), in_process(of)
     coordinator = federated(loop)
     assert_same(loop, coordinator, history)
@@ -121,8 +129,9 @@ def test_a_source_is_asked_for_a_view_at_each_change_and_no_plan_outlasts_it(pro
     assert not client.snapshot()["checkpoints"]["regret_now"].any()  # nobody knows the truth of real rewards
 
 
-@pytest.mark.parametrize("policy", ["Fed-PECD", "Fed-CI"])
-@pytest.mark.parametrize("problem", ["streaming", "pieces"])
+@pytest.mark.parametrize(
+    ("problem", "policy"), [("streaming", "Fed-PECD"), ("pieces", "Fed-PECD"), ("pieces", "Fed-CI")]
+)
 def test_phased_policies_are_refused_before_a_federation_begins(problem: str, policy: str) -> None:
     assert_refused(lambda: settings(problem, policy), "policy: ", "contexts which change")
 

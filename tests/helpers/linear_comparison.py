@@ -70,6 +70,44 @@ def problems(T, M):
     }
 
 
+def visitors(seed, T, M, low=0.05, high=0.5):
+    """Another MovieLens user visits each agent at each step, known with a spread that is log-uniform in a range."""
+    factors = fb.MovieLens(num_agents=M)
+    theta = factors.instance(*(np.random.default_rng(seed) for _ in range(2))).theta
+    users = factors.instance(np.random.default_rng(seed), np.random.default_rng(0)).distribution.mean
+
+    def shown(step):
+        rng = np.random.default_rng([seed, step])
+        spread = np.exp(rng.uniform(np.log(low), np.log(high), (M, 1)))
+        return fb.Gaussian(users[rng.integers(len(users), size=M)], std=np.broadcast_to(spread, users.shape).copy())
+
+    arguments = {"theta": theta, "contexts": shown, "feature_map": fb.Identity(*theta.shape), "context": "streaming"}
+    return fb.make("fedbandit/Linear-v0", **arguments, noise_std=SIGMA, ell=1e-3, L=10.0, max_cycles=T)
+
+
+def streams(T, M):
+    """The same with MovieLens users and households: functions that make an environment for a trial, by name."""
+    usual = {"num_agents": M, "max_cycles": T, "noise_std": SIGMA, "context": "streaming"}
+    return problems(T, M) | {
+        "MovieLens, spread 0.1": lambda _: fb.make("fedbandit/MovieLens-v0", context_std=0.1, **usual),
+        "MovieLens, spreads from 0.05 to 0.5": lambda trial: visitors(trial, T, M),
+        "Household": lambda _: fb.make("fedbandit/Household-v0", **usual),
+    }
+
+
+def revealed(T, M):
+    """Streams whose contexts are seen after each pull."""
+    usual = {"num_agents": M, "max_cycles": T, "noise_std": SIGMA, "reveal": "after"}
+    new = {"context": "streaming"}
+    return {
+        "Synthetic, spread 0.2": lambda _: fb.make("fedbandit/Synthetic-v0", context_std=0.2, **usual, **new),
+        "Forecast, Gaussian": lambda _: fb.make("fedbandit/Forecast-v0", **usual),
+        "Forecast, ensembles of 5": lambda _: fb.make("fedbandit/Forecast-v0", members=5, **usual),
+        "MovieLens, spread 0.1": lambda _: fb.make("fedbandit/MovieLens-v0", context_std=0.1, **usual, **new),
+        "Household": lambda _: fb.make("fedbandit/Household-v0", **usual, **new),
+    }
+
+
 def fixed(seed, std, T, M, K=10, d=3):
     """Hidden contexts that stay the same, and a theta of norm 1 for each arm."""
     rng = np.random.default_rng(seed)

@@ -245,8 +245,10 @@ def test_agents_that_never_speak_hear_nothing():
     assert_refused(lambda: side.hear(fb.Message("call")), "hear: ", "define hear(down)")
 
 
-@pytest.mark.parametrize("name", ["Fed-PECD", "Fed-CI"])
-@pytest.mark.parametrize("change", ["streaming", "pieces"])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("Fed-PECD", "streaming"), ("Fed-PECD", "pieces"), ("Fed-CI", "pieces"), ("Theta-Told", "streaming")],
+)
 def test_phased_policies_are_refused_with_what_to_take_instead(name, change):
     assert_refused(
         lambda: fb.play(make(change), fb.make_policy(name), seed=0), "policy: ", "contexts which change", "KK-UCB"
