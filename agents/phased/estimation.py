@@ -189,7 +189,9 @@ def eliminated(
         The active sets (n, K) and the best arms (n,) after.
     """
     if (active.shape, best.shape) != (psi.shape[:2], psi.shape[:1]):
-        raise ValueError(f"active: expected {psi.shape[:2]} arms, {psi.shape[:1]} best, got {active.shape}, {best.shape}")
+        raise ValueError(
+            f"active: expected {psi.shape[:2]} arms, {psi.shape[:1]} best, got {active.shape}, {best.shape}"
+        )
     left, found = np.empty_like(active), np.empty_like(best)
     for rows in row_groups(len(psi)):
         r, u = predictions(psi[rows], estimates.theta), scale * np.sqrt(squared_widths(psi[rows], estimates.V))
