@@ -24,6 +24,7 @@ def regret(attackers, seeds=5, horizon=2**14):
     return np.mean([fb.play(env, FedCI(), seed=seed, faults=faults).mean_regret()[-1] for seed in range(seeds)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKS)
 def test_one_attacker_of_ten_costs_at_most_four_times_the_regret(kind):
     # Before reports were judged, one attacker of 100 could cost 2,172 (T = 2^17).

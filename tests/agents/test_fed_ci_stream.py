@@ -225,6 +225,7 @@ def test_reports_that_can_not_be_are_refused():
     assert "negative degrees of freedom" in found[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sign-flip", "scale", "constant", "collude"])
 def test_one_attacker_of_ten_costs_at_most_four_times_the_regret(kind):
     # The factor is that of the test on fixed contexts, and was chosen before these runs.

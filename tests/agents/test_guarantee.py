@@ -188,6 +188,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", PROBLEMS)
 def test_the_contract_holds(label):
     assert "no fault" in check_policy(ELIMINATION, problems={label: PROBLEMS[label]}, horizon=200)

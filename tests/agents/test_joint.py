@@ -118,6 +118,7 @@ def play(problem, policy=JOINT, horizon=2**12, seed=0, **keywords):
     return fb.play(fb.HiddenContextBandit(problem, max_cycles=horizon), policy, seed=seed, **keywords)
 
 
+@pytest.mark.slow
 def test_the_contract_holds():
     assert "no fault" in check_policy(JOINT, problems={"covariance": SKEWED, "movielens": PEOPLE}, horizon=100)
 

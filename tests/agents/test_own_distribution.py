@@ -90,6 +90,7 @@ def test_the_prior_of_an_own_distribution_with_finite_support_is_exact() -> None
         np.testing.assert_array_equal(getattr(own, name), getattr(known, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Square, Coin])
 @pytest.mark.parametrize("name", ["Fed-CI", "Fed-CI-Elimination", "Local-Thompson"])
 def test_policies_that_infer_the_context_play_with_an_own_distribution(kind: type[Square], name: str) -> None:

@@ -569,6 +569,7 @@ def test_a_power_that_would_fill_the_memory_is_refused(capsys: pytest.CaptureFix
 SHARED = ["--env", "SharedArms", "--set", "num_agents=3", "--set", "num_arms=4"]
 
 
+@pytest.mark.slow
 def test_shared_arms_are_run_reported_drawn_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ("OrchExplore", "Shared-Uniform", "Shared-Oracle")
     policies = [word for name in names for word in ("--policy", name)]

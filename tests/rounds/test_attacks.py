@@ -301,8 +301,8 @@ def survives(policy: fb.Policy, problem: str, case: int) -> bool:
 
 @pytest.mark.parametrize("name", TALKING)
 def test_no_run_ends_wrongly_and_no_honest_agent_is_refused_whatever_is_reported(name: str) -> None:
-    """A crash of any side is a failure of the test. A slow test plays 13 more cases of each."""
-    played_some = [survives(fb.make_policy(name), problem, case) for problem in ATTACKED for case in range(2)]
+    """A crash of any side is a failure of the test. A slow test plays 14 more cases of each."""
+    played_some = [survives(fb.make_policy(name), problem, case=0) for problem in ATTACKED]
     assert any(played_some)
 
 
@@ -310,7 +310,7 @@ def test_no_run_ends_wrongly_and_no_honest_agent_is_refused_whatever_is_reported
 @pytest.mark.parametrize("name", TALKING)
 def test_no_run_ends_wrongly_whatever_is_reported_many_times(name: str) -> None:
     for problem in ATTACKED:
-        for case in range(2, 15):
+        for case in range(1, 15):
             survives(fb.make_policy(name), problem, case)
 
 

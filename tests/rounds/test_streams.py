@@ -271,6 +271,7 @@ def test_a_kind_that_compares_agents_is_not_summed_over_segments():
         del fb.REGRETS["mine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "more"),
     [("Synthetic", {"context": "streaming"}), ("Forecast", {"members": 3})],

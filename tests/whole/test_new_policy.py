@@ -72,6 +72,7 @@ def test_it_passes_check_policy(played):
     assert "no fault" in check_policy(fb.make_policy(name))
 
 
+@pytest.mark.slow
 def test_the_agents_that_decide_step_by_step_pass_check_policy_and_learn():
     names = {"__name__": "example_of_the_page", "fb": fb, "np": np, "dataclass": dataclass}
     exec(compile(block_with("fb.StepAgents"), str(PAGE), "exec"), names)

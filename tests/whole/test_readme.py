@@ -28,6 +28,7 @@ def finished(command: list[str], folder: Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_the_quick_start_runs_when_pasted(tmp_path: Path) -> None:
     (block,) = blocks("Quick start", "python")
     script = tmp_path / "quick_start.py"
