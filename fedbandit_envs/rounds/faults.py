@@ -104,6 +104,8 @@ class Faults:
 
     def of_round(self, seed: int, number: int, num_agents: int) -> list[Fault]:
         """The faults of round `number` of the episode of that seed, by agent."""
+        if not self.dropout and not self.schedule:
+            return []
         dropped = np.zeros(num_agents, dtype=bool)
         if self.dropout:
             dropped = generator(seed, Stream.FAULTS, number).random(num_agents) < self.dropout
