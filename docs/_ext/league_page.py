@@ -28,9 +28,9 @@ def page(folder: Path) -> str:
 
 {found[1]}
 
-The files were made by `fedbandit league --out results/league`, which also writes a report. On two processors, beside other
-work, it took 602 seconds. To make this page again, copy `league.md`, `league.csv` and `league.png` from there into
-`docs/results/league`.
+The files were made by `fedbandit league --out results/league`, which also writes a report. On two processors, beside
+other work, it took 602 seconds. To make this page again, copy `league.md`, `league.csv` and `league.png` from there
+into `docs/results/league`.
 
 ```{{figure}} ../../results/league/league.png
 :alt: a panel for each problem, with a mark for each policy at its communication and its regret
