@@ -2,8 +2,8 @@
 
 The noise that a budget really takes is `fedbandit_agents.privacy.noise_std`. The formulas here are for comparison with
 the systems as cited: the one of FedUCB is far too large, and the one of Private-FedLinUCB's code is too small where
-delta is small or epsilon is large. FedUCB's other noise, from Wishart matrices, is left out: its shift is about three
-times as large as that of Gaussian noise.
+delta is small or epsilon is large. FedUCB here has the Gaussian noise; its other one, from Wishart matrices,
+takes a shift that is about three times as large.
 """
 
 import math
@@ -58,6 +58,26 @@ class FedUCBNoise:
         shift = std * math.sqrt(2 * m) * (4 * math.sqrt(dim) + 2 * failure)
         kappa = std * math.sqrt(m / shift) * (math.sqrt(dim) + math.sqrt(2 * failure))
         return cls(m, std, shift, 3 * shift, kappa)
+
+
+def wishart_shift(
+    budget: Budget, horizon: int, dim: int, alpha: float, feature_bound: float, reward_bound: float
+) -> tuple[int, float]:
+    """The degrees of freedom k of a Wishart node, and the smallest eigenvalue rmin of the noise after its shift.
+
+    After Dubey and Pentland (2020); recalled. k = d + 1 + ceil(224 m ln(8 m / delta) ln(2 / delta) / epsilon^2) and
+    rmin = 4 (L^2 + Y^2) sqrt(m k) (sqrt(d) + sqrt(2 ln(8 T / alpha))); the largest eigenvalue is twice that. The
+    arguments are those of `FedUCBNoise.of`, whose Gaussian noise has a smaller rmin.
+
+    >>> k, rmin = wishart_shift(Budget(1.0, 0.1), 1000, 5, alpha=0.01, feature_bound=1.0, reward_bound=1.0)
+    >>> k, round(rmin)
+    (50052, 44223)
+    """
+    m = 1 + math.ceil(math.log2(horizon))
+    logs = math.log(8 * m / budget.delta) * math.log(2 / budget.delta)
+    freedom = dim + 1 + math.ceil(224 * m * logs / budget.epsilon**2)
+    radius = math.sqrt(dim) + math.sqrt(2 * math.log(8 * horizon / alpha))
+    return freedom, 4 * (feature_bound**2 + reward_bound**2) * math.sqrt(m * freedom) * radius
 
 
 def zhou_chowdhury_std(budget: Budget, releases: int, feature_bound: float) -> float:

@@ -56,6 +56,20 @@ def test_the_first_entry_is_old_enough_as_late_as_was_derived(agents, step):
     assert step - 1 <= longest_queue(agents, step - 1)
 
 
+@pytest.mark.parametrize(("shared", "blocks"), [(False, 3), (True, 1)])
+def test_an_agent_is_charged_for_the_whole_queue_that_it_hears(shared, blocks):
+    # The queue of step t has t entries of d (d + 1) numbers for each estimate, as nothing is old enough yet.
+    run, before = rounds(shared=shared, horizon=26), np.zeros(2, dtype=np.int64)
+    for step in range(1, 26):
+        run.advance()
+        ledger = run.history().ledger
+        now = np.array([ledger.scalars_peer, ledger.messages_peer])
+        scalars, messages = now - before
+        assert (scalars, ledger.scalars) == (messages * step * blocks * 2 * 3, ledger.scalars_peer)
+        assert 0 < messages <= 5
+        before = now
+
+
 def test_an_agent_learns_nothing_before_and_the_sum_of_all_then():
     for side, taken in every_step(rounds(agents=10, horizon=60)):
         assert side.known.any() == (taken >= 42)
