@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbandit_envs.cli import audit, compare, data, federate, league, list_names, plot, report, reproduce, run, sweep
@@ -138,29 +138,32 @@ def _example_lines(examples: Sequence[str]) -> str:
     return f"{title}:\n" + "".join(f"  {example}\n" for example in examples)
 
 
+# Arguments of environments that are often taken for options, and what else they are called.
+_ARGUMENTS = ("max_cycles", "num_agents", "num_arms", "dim", "noise_std", "context_std", "error")
+_OTHER_NAMES = {"horizon": "max_cycles", "T": "max_cycles", "K": "num_arms", "M": "num_agents"}
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that names the options most like one that it does not know. The parsers of its commands do so too."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            from fedbandit_envs.validation import nearest
-
             known = re.findall(r"--[\w-]+", self.format_usage())
-            hints = [_hint(word, nearest, known) for word in unknown if word.startswith("--")]
+            hints = [_hint(word.partition("=")[0], known) for word in unknown if word.startswith("--")]
             self.error(f"expected the arguments of its --help, got {' '.join(unknown)}{next(filter(None, hints), '')}")
         return found, unknown
 
 
-def _hint(word: str, nearest: Callable[[str, Sequence[str]], str], known: Sequence[str]) -> str:
-    """The option most like an unknown one, or how arguments of an environment are given."""
-    name = word.partition("=")[0]
-    key = {"horizon": "max_cycles", "T": "max_cycles", "K": "num_arms", "M": "num_agents"}.get(
-        name[2:], name[2:].replace("-", "_")
-    )
-    if "--set" in known and key in ("max_cycles", "num_agents", "num_arms", "dim", "noise_std", "context_std", "error"):
+def _hint(option: str, known: Sequence[str]) -> str:
+    """How arguments of an environment are given, for an option that is one of them; else the option most like it."""
+    from fedbandit_envs.validation import nearest
+
+    name = option.removeprefix("--")
+    key = _OTHER_NAMES.get(name, name.replace("-", "_"))
+    if "--set" in known and key in _ARGUMENTS:
         return f"; write --set {key}=..."
-    return nearest(name, known)
+    return nearest(option, known)
 
 
 class _Version(argparse.Action):
