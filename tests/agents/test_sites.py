@@ -1,9 +1,10 @@
 """Fed-CI where contexts are one of finitely many: sites, their server, false and lost reports, units, regret."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from changed import Changed
 from families import FAMILIES
 from units import in_units
 
@@ -159,29 +160,22 @@ def test_agents_whose_rewards_fit_none_of_their_contexts_trust_their_own_rewards
     assert found.max() < 100
 
 
-@dataclass(frozen=True)
-class WrongPeople:
+def wrong_people(problem, wrong):
     """Household, where the first agents are told the people of others."""
 
-    problem: fb.Household
-    wrong: int
-
-    @property
-    def num_agents(self):
-        return self.problem.num_agents
-
-    def instance(self, rng, context_rng):
-        whole = self.problem.instance(rng, context_rng)
-        told = np.roll(np.arange(self.num_agents), 1)
-        told[self.wrong + 1 :] = np.arange(self.wrong + 1, self.num_agents)
-        told[0] = self.wrong
+    def change(whole, rng):
+        told = np.roll(np.arange(problem.num_agents), 1)
+        told[wrong + 1 :] = np.arange(wrong + 1, problem.num_agents)
+        told[0] = wrong
         mu = whole.distribution
         return replace(whole, distribution=fb.Discrete(mu.support[told], mu.weights[told]))
+
+    return Changed(problem, change)
 
 
 @pytest.mark.slow
 def test_a_few_agents_with_the_wrong_people_cost_little():
-    problem = WrongPeople(MASKED, 4)  # 5 of 100
+    problem = wrong_people(MASKED, 4)  # 5 of 100
     ours, alone = (regrets(problem, policy, range(4), 2**15).mean() for policy in (FedCI(), LocalThompson()))
     assert ours < alone / 2
 
