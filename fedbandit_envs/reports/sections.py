@@ -127,7 +127,8 @@ def audit_table(result: Result) -> Columns:
             verdict = "not claimed" if not claimed else "holds" if held == len(claimed) else "fails"
             most = max(found, key=lambda row: float(row["measured"]))
             row = {"policy": label, "claim": claim, "verdict": verdict, "audited": len(found), "claimed": len(claimed)}
-            rows.append(row | {"held": held, "largest": float(most["measured"]), "its bound": float(most["bound"])})
+            row |= {"held": held, "largest": float(most["measured"]), "its bound": float(most["bound"])}
+            rows.append(row | {"why not claimed": next((each["unless"] for each in found if not each["claimed"]), "")})
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
