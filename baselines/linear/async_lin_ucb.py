@@ -45,7 +45,7 @@ class AsyncLinUCB(LinearPolicy):
 
     upload: float = checked(2.0, real_number, at_least=1)  #: gamma_U; 1 sends at each step
     download: float = checked(2.0, real_number, at_least=1)  #: gamma_D; 1 sends everybody everything
-    regularisation: float = checked(1.0, real_number, above=0)  #: lambda
+    regularisation: float = checked(1.0, real_number, above=0)  #: lambda: V starts as lambda times the identity
     #: the confidence width; None takes that of the theory
     width: float | None = checked(None, optional(real_number), at_least=0)
     one_by_one: bool = checked(False, true_or_false)  #: whether agents take turns to send within a step

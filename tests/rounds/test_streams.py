@@ -232,6 +232,17 @@ def test_rounds_without_a_step_change_no_context_and_no_block(change):
     assert whole.pulls[-1].sum() == 5 * 50
 
 
+def test_steps_without_turns_start_the_count_of_idle_turns_again():
+    rounds = fb.CommunicationRounds(make("streaming", 3000), Answering())  # 14 steps from one checkpoint to the next
+    rounds.start(seed=0)
+    counts = set()
+    while not rounds.done:
+        taken = rounds.taken
+        rounds.go_on()
+        counts.add((rounds.taken - taken > 1, rounds.snapshot()["idle"]))
+    assert counts == {(False, 0), (False, 1), (False, 2), (True, 0)}
+
+
 def test_agents_that_never_speak_hear_nothing():
     side = Watching().agents(fb.play(make("streaming", 5), Watching(), seed=0, record=True).view)
     assert_refused(lambda: side.hear(fb.Message("call")), "hear: ", "define hear(down)")
