@@ -34,7 +34,7 @@ class Fed1UCB(PooledElimination):
 
     #: f, how often an agent pulls each arm in a phase; None: 10 ln T
     pulls_per_phase: int | None = checked(None, optional(whole_number), at_least=1)
-    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B
+    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the width B
     #: noise scale that the bounds assume; None: that of the problem
     sigma: float | None = checked(None, optional(real_number), at_least=0)
 
@@ -75,8 +75,8 @@ class Fed2UCB(PooledElimination):
 
     pulls_per_phase: int = checked(100, whole_number, at_least=1)  #: f, how often an agent pulls each arm in a phase
     growth: int = checked(2, whole_number, at_least=1)  #: growth^p agents are new in phase p
-    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the first term of B
-    client_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the second term of B
+    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B's first term
+    client_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B's second term
     #: noise scale that the bounds assume; None: that of the problem
     sigma: float | None = checked(None, optional(real_number), at_least=0)
     #: sigma_c, how far the agents' means are from the population's; None: what the problem guarantees, or else sigma

@@ -49,7 +49,20 @@ Callback = Callable[[FinishedRun], Any]
 
 
 class CallbackError(RuntimeError):
-    """A callback raised an exception, which stopped the run; finished trials are kept."""
+    """A callback raised an exception, which stopped the run.
+
+    It names the run after which this happened, and the callback's own exception is its cause. Trials that have finished
+    are safe in the folder, so the same call goes on after them.
+
+    >>> import fedbandit_envs as fb
+    >>> experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=1)
+    >>> def broken(finished):
+    ...     raise OSError("no route to the tracker")
+    >>> fb.run(experiment, executor="serial", callbacks=[broken])
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.experiments.computing.CallbackError: ...
+    """
 
 
 class Store(Protocol):
