@@ -4,7 +4,7 @@ import platform
 from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,8 +127,7 @@ def audit_table(result: Result) -> Columns:
             verdict = "not claimed" if not claimed else "holds" if held == len(claimed) else "fails"
             most = max(found, key=lambda row: float(row["measured"]))
             row = {"policy": label, "claim": claim, "verdict": verdict, "audited": len(found), "claimed": len(claimed)}
-            row |= {"held": held, "largest": float(most["measured"]), "its bound": float(most["bound"])}
-            rows.append(row | {"why not claimed": next((each["unless"] for each in found if not each["claimed"]), "")})
+            rows.append(row | {"held": held, "largest": float(most["measured"]), "its bound": float(most["bound"])})
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
@@ -253,7 +252,12 @@ def audit_section(result: Result) -> str:
         "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
         "run; where contexts are hidden some claims are not made, and are measured only."
     )
-    return section("audits", "Claims of theory", how, table(audits, "Claims in audited runs", colours_of(result)))
+    reasons = []
+    for label in result.labels:
+        unless = (row["unless"] for found in result.claims(label).values() for row in found if not row["claimed"])
+        reasons += [f"{label}: a claim is not made where, for example, {reason}." for reason in islice(unless, 1)]
+    shown = table(audits, "Claims in audited runs", colours_of(result))
+    return section("audits", "Claims of theory", how, shown, facts(reasons))
 
 
 def settings_section(results: Mapping[str, Result]) -> str:

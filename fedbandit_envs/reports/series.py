@@ -73,7 +73,7 @@ def looks(result: Result) -> dict[str, dict[str, Any]]:
     return styles(result.labels, [spec.name for spec in result.experiment.policies])
 
 
-def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, FloatArray]:
+def with_start(result: Result, label: str, name: str) -> tuple[IntArray, FloatArray]:
     """The curve with its beginning at step 0, at its checkpoints, and at steps between them.
 
     A plan's pulls are taken to be spread evenly over its steps, so that lines between checkpoints are straight. On a
