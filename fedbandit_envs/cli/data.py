@@ -48,8 +48,10 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     """Add what both ways to make a problem share."""
     parser.add_argument("table", metavar="FILE", help="a csv file with a header")
     parser.add_argument("--out", required=True, metavar="FILE", help="the problem, usually with the ending .npz")
-    parser.add_argument("--agents", type=int, metavar="M", help="so many, drawn from the table (default: all)")
-    parser.add_argument("--noise-std", type=float, metavar="S", help="of the rewards (default: that of held-out rows)")
+    parser.add_argument("--agents", type=int, metavar="M", help="the agents drawn from the table (default: all)")
+    parser.add_argument(
+        "--noise-std", type=float, metavar="S", help="noise of the rewards (default: that of held-out rows)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     parser.add_argument("--delimiter", metavar="C", help="between fields (default: found out from the header)")
 

@@ -152,7 +152,7 @@ def _check_enough(rows: int, dim: int, arms: Sequence[str]) -> None:
 
 
 def _agents(rows: int, num_agents: int | None, rng: np.random.Generator) -> IntArray:
-    """The rows that are agents, in their order: so many of them, or all."""
+    """The rows that are agents, in their order: `num_agents` of them, or all."""
     if num_agents is None:
         return np.arange(rows)
     if whole_number("num_agents", num_agents, at_least=1) > rows:

@@ -210,7 +210,7 @@ def _check_enough(cells: _Cells, num_arms: int, dim: int) -> None:
 
 
 def _enough_items(items: FloatArray, num_arms: int) -> int:
-    """`num_arms`, if the items have so many different vectors."""
+    """`num_arms`, if the items have at least that many different vectors."""
     different = len(np.unique(items, axis=0))
     if different < num_arms:
         raise ValueError(f"num_arms: expected at most {different}, as many as items that differ, got {num_arms}")
