@@ -73,7 +73,7 @@ def _make_problem(options: argparse.Namespace) -> None:
     """Learn a problem from a table, say how well its model fits, and write it to a file."""
     from fedbandit_envs.problems.classification import from_classification
     from fedbandit_envs.problems.ratings import from_ratings
-    from fedbandit_envs.problems.tables import FittedProblem
+    from fedbandit_envs.problems.user_tables import FittedProblem
 
     shared = {
         "num_agents": options.agents,

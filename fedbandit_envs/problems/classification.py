@@ -10,7 +10,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
+from fedbandit_envs.problems.user_tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
 from fedbandit_envs.validation import real_number, whole_number
 
 _HELD_OUT = 0.2  # the part of the rows on which the model is tried

@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD
 from fedbandit_envs.problems.factorisation import balanced, k_means, masked_nmf
 from fedbandit_envs.problems.households import households
-from fedbandit_envs.problems.tables import (
+from fedbandit_envs.problems.user_tables import (
     FittedProblem,
     check_lengths,
     column,
