@@ -29,8 +29,9 @@ class AsyncLinUCB(LinearPolicy):
     makes their own news a smaller share. This gives the published number of messages with numbers in them, but the run
     depends on how agents are numbered, and asking for a turn takes empty messages. Without it all send at once, and
     the server answers once: fewer messages, and the run does not depend on the numbers.
-    The paper proves regret of the order d sqrt(n), up to logarithms and a factor of the two gammas, for n pulls of all
-    agents, one agent at a time, and known contexts. Agents that act together and hidden contexts are not covered.
+    The paper, as recalled, proves regret of the order d sqrt(n), up to logarithms and a factor of the two gammas, for n
+    pulls of all agents, one agent at a time, and known contexts. Agents that act together and hidden contexts are not
+    covered.
     Reference: after Li and Wang, Asynchronous Upper Confidence Bound Algorithms for Federated Linear Bandits, AISTATS
     2022. The steps agree with the authors' code, except that a download counts at once. The width is recalled from the
     paper; the code has the larger d ln(1 + n / (d lambda)) in place of ln det V.
