@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play the league, show its table, and write table, figure and report."""
-    from fedbandit_envs.cli.tables import show
+    from fedbandit_envs.cli.screen import show
     from fedbandit_envs.paper.league import CONTESTS, LEAGUE_SCALE, league
     from fedbandit_envs.protocol.registry import policy_names
     from fedbandit_envs.reports.page import report

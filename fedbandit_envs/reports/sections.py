@@ -32,7 +32,7 @@ _ARMS_AND_COMMUNICATION = (
     *("policy", "time_to_settle", "wrong_share", "active_arms"),
     *("scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
-_FEW = 5  # more policies have so many pairs that their table is folded
+_FEW = 5  # with more policies there are many pairs, so their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
 
 
