@@ -101,16 +101,16 @@ class Reservations:
 def wait_for(reservations: Reservations, target: Path, seconds: float = SILENCE + 60) -> None:
     """Reserve a target as soon as others give it back; each of them is waited for `seconds` at most."""
     start = since = time.monotonic()
-    holders, told, pause = _holders(target), False, _PAUSES[0]
+    holders, announced, pause = _holders(target), False, _PAUSES[0]
     while not reservations.take(target):
         now = time.monotonic()
         if (present := _holders(target)) != holders:  # many jobs may wait in a row: only one that hangs ends the wait
             holders, since = present, now
         if now - since > seconds:
             raise TimeoutError(f"{target}: expected others to be done with it within {seconds:g} s, got no end")
-        if now - start > _SILENT and not told:
+        if now - start > _SILENT and not announced:
             print(f"waiting for another process that uses {target}", file=sys.stderr)
-            told = True
+            announced = True
         time.sleep(pause)
         pause = min(2 * pause, _PAUSES[1])
 
