@@ -99,14 +99,14 @@ class Reservations:
 
 def wait_for(reservations: Reservations, target: Path, seconds: float = SILENCE + 60) -> None:
     """Reserve a target as soon as others give it back."""
-    start, told = time.monotonic(), False
+    start, announced = time.monotonic(), False
     while not reservations.take(target):
         waited = time.monotonic() - start
         if waited > seconds:
             raise TimeoutError(f"{target}: expected others to be done with it within {seconds:g} s, got no end")
-        if waited > _SILENT and not told:
+        if waited > _SILENT and not announced:
             print(f"waiting for another process that uses {target}", file=sys.stderr)
-            told = True
+            announced = True
         time.sleep(0.02)
 
 
@@ -186,8 +186,8 @@ def _holder(content: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(holder, dict):
         return None
-    pid, told = holder.get("pid"), [holder.get("machine"), holder.get("started")]
-    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in told)
+    pid, texts = holder.get("pid"), [holder.get("machine"), holder.get("started")]
+    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in texts)
     return holder if whole else None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbandit_envs.experiments.advice import advice_about
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.tables import shown_more
+from fedbandit_envs.experiments.tables import columns_of_some, shown_more
 from fedbandit_envs.experiments.text import Columns
 from fedbandit_envs.experiments.trials import PRIVACY
 from fedbandit_envs.problems.regrets import REGRETS
@@ -33,7 +33,7 @@ _ARMS_AND_COMMUNICATION = (
     *("policy", "time_to_settle", "wrong_share", "active_arms"),
     *("scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
-_FEW = 5  # more policies have so many pairs that their table is folded
+_FEW = 5  # with more policies there are many pairs, so their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
 
 
@@ -146,6 +146,9 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
         names += PRIVACY
         caption += "; epsilon and privacy_delta: the budget that all reports of an agent keep together"
     shown.append(table({name: summary[name] for name in names}, caption, colours))
+    if some := columns_of_some(summary):
+        caption = "Agents that take part, and recommended arms: means over trials at the end"
+        shown.append(table({name: summary[name] for name in ("policy", *some)}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of Student's 95 % interval of its mean regret over trials. "
         "Click a heading to sort."

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from fedbandit_envs.experiments.tables import note
+from fedbandit_envs.experiments.tables import columns_of_some, note
 from fedbandit_envs.experiments.text import Columns, selected, table_cells
 from fedbandit_envs.experiments.trials import PRIVACY
 from fedbandit_envs.validation import visible
@@ -31,18 +31,9 @@ def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regre
 
 
 def main_columns(columns: Columns) -> list[str]:
-    """The names of the columns of a summary that matter most."""
-    return [*SUMMARY_COLUMNS, *_columns_of_some(columns)]
-
-
-def _columns_of_some(columns: Columns) -> list[str]:
-    """The columns of some policies only: of peers, of agents that wait, of recommended arms, and of privacy."""
-    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
-    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
-    peers = any(columns["scalars_peer"])
+    """The names of the columns of a summary that matter most, also those of some policies only."""
     private = [name for name in PRIVACY if name in columns]
-    recommending = ["simple_regret", "wrong_recommended"] * recommended
-    return ["scalars_peer"] * peers + ["admitted"] * waiting + recommending + private
+    return [*SUMMARY_COLUMNS, *["scalars_peer"] * any(columns["scalars_peer"]), *columns_of_some(columns), *private]
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
