@@ -78,7 +78,8 @@ def index(told: list[Explanation]) -> str:
     return f"""# Environments
 
 Each environment has a page with its spaces, rewards and arguments. In the shell, `fedbandit list environments` shows
-all of them, and `fedbandit list Synthetic-v0` explains one. How the pieces fit together is told in [the model](../../concepts/model.md).
+all of them, and `fedbandit list Synthetic` explains one.
+How the pieces fit together is told in [the model](../../concepts/model.md).
 
 {table(["id", "what it is"], rows)}
 

@@ -70,7 +70,8 @@ def index(told: dict[str, Explanation]) -> str:
     return f"""# Policies
 
 Each policy has a page with its idea, its parameters, what it sends and what is promised. In the shell, `fedbandit list
-policies` shows all of them, and `fedbandit list Fed-PECD` explains one. [Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
+policies` shows all of them, and `fedbandit list Fed-PECD` explains one.
+[Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
 
 {listed}
 
