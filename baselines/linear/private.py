@@ -14,7 +14,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.steps import Outcome
 from fedbandit_envs.validation import checked, optional, probability, real_number
 
-# So many standard deviations of noise are allowed for: one of 10^14 numbers is larger.
+# Noise may be this many standard deviations large: one of 10^14 numbers is larger.
 _DEVIATIONS = 8.0
 
 

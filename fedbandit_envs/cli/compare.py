@@ -110,7 +110,7 @@ def _note(what: str, shown: "Collection[str]", results: "Collection[Result]", op
 
 def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", options: argparse.Namespace) -> None:
     """All tables that compare, each with its title and a note on its numbers; the notes of a sweep stand at its end."""
-    from fedbandit_envs.cli.tables import SUMMARY_COLUMNS, show, show_main_columns, show_note
+    from fedbandit_envs.cli.screen import SUMMARY_COLUMNS, show, show_main_columns, show_note
 
     by_steps = ("curves", "comparisons") if options.at is not None else ("comparisons",)
     tables = {  # all of them before the first is shown: one may be refused
@@ -151,7 +151,7 @@ def _show_one(
     options: argparse.Namespace,
 ) -> None:
     """One table as one text; a sweep has the values of its parameters in the first columns."""
-    from fedbandit_envs.cli.tables import show, show_note, show_summary
+    from fedbandit_envs.cli.screen import show, show_note, show_summary
     from fedbandit_envs.experiments.text import selected, stacked, table_text
 
     table = stacked(parameters, tables)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from fedbandit_envs.experiments.tables import note
+from fedbandit_envs.experiments.tables import columns_of_some, note
 from fedbandit_envs.experiments.text import Columns, selected, table_cells
 from fedbandit_envs.validation import visible
 
@@ -31,10 +31,7 @@ def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regre
 
 def _columns_of_some(columns: Columns) -> list[str]:
     """The columns of some policies only: what peers say to each other, agents that wait, recommended arms."""
-    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
-    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
-    peers = any(columns["scalars_peer"])
-    return ["scalars_peer"] * peers + ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
+    return ["scalars_peer"] * any(columns["scalars_peer"]) + columns_of_some(columns)
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
