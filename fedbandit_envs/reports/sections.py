@@ -4,7 +4,7 @@ import platform
 from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -259,7 +259,12 @@ def audit_section(result: Result) -> str:
         "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
         "run; where contexts are hidden some claims are not made, and are measured only."
     )
-    return section("audits", "Claims of theory", how, table(audits, "Claims in audited runs", colours_of(result)))
+    reasons = []
+    for label in result.labels:
+        unless = (row["unless"] for found in result.claims(label).values() for row in found if not row["claimed"])
+        reasons += [f"{label}: a claim is not made where, for example, {reason}." for reason in islice(unless, 1)]
+    shown = table(audits, "Claims in audited runs", colours_of(result))
+    return section("audits", "Claims of theory", how, shown, facts(reasons))
 
 
 def settings_section(results: Mapping[str, Result]) -> str:
