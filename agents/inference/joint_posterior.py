@@ -122,7 +122,7 @@ class Likelihood:
         uncertain = np.einsum("may,xy->max", slope.reshape(m, num_arms, -1), root)
         covariance = np.einsum("map,mbp->mab", given, given) + np.einsum("max,mbx->mab", uncertain, uncertain)
         unexplained = _NUGGET * np.einsum("maq,maq->ma", factors, factors)
-        share = unexplained * self.precision  # of what is left that is bias, and not noise
+        share = unexplained * self.precision  # how much of what is left is bias, and not noise
         covariance *= (1 - share)[:, :, None] * (1 - share)[:, None]
         covariance[:, arms, arms] += unexplained * (1 - share)
         return np.einsum("mad,ad->ma", x, theta) + share * left, covariance

@@ -110,7 +110,7 @@ class Experiment:
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments that differ from defaults
     trials: int = 10  #: the number of trials
     seed: int = 0  #: the seed from which the seeds of all trials are derived
-    audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
+    audited: int = 0  #: the runs of the first `audited` trials are also checked against theory, which takes longer
     dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
     attackers: float = 0.0  #: the share of agents whose reports are false
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
