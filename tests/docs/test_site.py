@@ -49,7 +49,8 @@ def pages() -> dict[Path, Links]:
 NAMED = {
     "start": "install first-run",
     "concepts": "model hidden-contexts communication regret networks",
-    "how-to": "own-policy own-data own-environment sweeps-and-tables notebooks clusters federation rl-libraries tracking",
+    "how-to": "own-policy own-data own-environment sweeps-and-tables notebooks clusters federation rl-libraries "
+    "tracking",
     "results": "paper open-points beyond speed calibration",
     "generated/results": "league",
     "reference": "index files",
