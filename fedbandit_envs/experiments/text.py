@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,14 @@ def aligned(columns: Columns) -> str:
     widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(columns: Columns, caption: str) -> str:
+    """A table as HTML."""
+    names, *rows = table_cells(columns)
+    lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    return f"<table><caption>{escape(caption)}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def cell_formats(columns: Columns) -> dict[str, Callable[[Any], str]]:

@@ -13,6 +13,7 @@ from fedbandit_envs.experiments.advice import advice_about
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.tables import columns_of_some, shown_more
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.trials import PRIVACY
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.registry import policy_names
 from fedbandit_envs.reports import plotting
@@ -141,6 +142,9 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
     summary = result.table()
     caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
     names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(summary[name])]
+    if all(name in summary for name in PRIVACY):
+        names += PRIVACY
+        caption += "; epsilon and privacy_delta: the budget that all reports of an agent keep together"
     shown.append(table({name: summary[name] for name in names}, caption, colours))
     if some := columns_of_some(summary):
         caption = "Agents that take part, and recommended arms: means over trials at the end"
