@@ -27,7 +27,8 @@ def real_epsilon(name: str, value: Any) -> float:
 class PrivatePolicy(LinearPolicy):
     """The hyper-parameters of private linear systems."""
 
-    #: the bound on what a report tells about one observation of its agent; infinity: no noise
+    #: the bound on what a report tells about one observation of its agent; infinity: no noise. The files of experiments
+    #: know no infinity: take 1e9 there, whose noise is next to nothing
     epsilon: float = checked(1.0, real_epsilon)
     privacy_delta: float = checked(1e-5, probability)  #: how far that bound may be missed
     #: Y: rewards are clipped to [-Y, Y] before use; most should lie there, and noise grows with it

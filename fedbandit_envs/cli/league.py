@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--agents", type=int, default=20, metavar="M", help="agents (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=2**12, metavar="T", help="steps of a run (default: %(default)s)")
-    parser.add_argument("--trials", type=int, default=4, metavar="N", help="default: %(default)s")
+    parser.add_argument("--trials", type=int, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
     add_running(parser, out="results/league")
 

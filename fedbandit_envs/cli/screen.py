@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from fedbandit_envs.experiments.tables import note
+from fedbandit_envs.experiments.tables import columns_of_some, note
 from fedbandit_envs.experiments.text import Columns, selected, table_cells
+from fedbandit_envs.experiments.trials import PRIVACY
 from fedbandit_envs.validation import visible
 
 _NOTE_WIDTH = 100
@@ -26,20 +27,18 @@ SUMMARY_COLUMNS = (
 def show_summary(columns: Columns, first: Sequence[str] = (), kind: str = "regret") -> None:
     """Print the columns of a summary that matter most, after those named in `first`, and what its numbers are."""
     show_main_columns(columns, first)
-    show_note(note("summary", [*SUMMARY_COLUMNS, *_columns_of_some(columns)], max(columns["trials"]), kind))
+    show_note(note("summary", main_columns(columns), max(columns["trials"]), kind))
 
 
-def _columns_of_some(columns: Columns) -> list[str]:
-    """The columns of some policies only: what peers say to each other, agents that wait, recommended arms."""
-    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
-    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
-    peers = any(columns["scalars_peer"])
-    return ["scalars_peer"] * peers + ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
+def main_columns(columns: Columns) -> list[str]:
+    """The names of the columns of a summary that matter most, also those of some policies only."""
+    private = [name for name in PRIVACY if name in columns]
+    return [*SUMMARY_COLUMNS, *["scalars_peer"] * any(columns["scalars_peer"]), *columns_of_some(columns), *private]
 
 
 def show_main_columns(columns: Columns, first: Sequence[str] = ()) -> None:
     """Print the columns of a summary that matter most, after those named in `first`."""
-    show(selected(columns, (*first, *SUMMARY_COLUMNS, *_columns_of_some(columns))))
+    show(selected(columns, (*first, *main_columns(columns))))
 
 
 def show_note(text: str) -> None:

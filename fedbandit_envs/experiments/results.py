@@ -70,7 +70,8 @@ class Result:
     def _repr_html_(self) -> str:
         """The summary as a table, which a notebook shows when the result is the value of a cell."""
         summary = self.table()
-        names, *rows = table_cells({name: summary[name] for name in _SHOWN_IN_NOTEBOOKS})
+        shown = (*_SHOWN_IN_NOTEBOOKS, *(name for name in PRIVACY if name in summary))
+        names, *rows = table_cells({name: summary[name] for name in shown})
         lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
         lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
         trials = f"{len(self.records)} of {self.experiment.trials} trials"

@@ -80,7 +80,7 @@ def test_names_and_options_that_pages_mention_are_there() -> None:
     for name in names:
         assert attrgetter(name[1:])(fb) is not None
     known = "".join(command_pages.pages().values())
-    commands = re.findall(r"fedbandit (\w+) ([^`\n]*(?:\\\n[^`\n]*)*)", words)
+    commands = re.findall(r"fedbandit (\w+) ((?:\\\n|[^`\n])*)", words)
     options = {(command, option) for command, rest in commands for option in re.findall(r"--[a-z-]+", rest)}
     assert {("run", "--env"), ("sweep", "--over"), ("compare", "--format")} <= options
     for command, option in options:

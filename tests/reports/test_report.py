@@ -64,6 +64,11 @@ def test_the_page_has_every_section(text: str) -> None:
     assert "<summary>All pairs</summary>" not in text  # only a long table is folded
 
 
+def test_an_audit_says_why_a_claim_is_not_made(text: str) -> None:
+    section = Page(text[text.index('<section id="audits"') : text.index('<section id="settings"')]).text
+    assert "Fed-PECD: a claim is not made where, for example, contexts are hidden and fixed" in section
+
+
 def test_the_headline_says_who_lost_least_and_what_held(text: str, result: fb.Result) -> None:
     header = Page(text[text.index("<header>") : text.index("</header>")]).text
     rivals = sorted(["Fed-PECD", HOSTILE], key=lambda label: result.final(label).mean())
