@@ -200,8 +200,8 @@ def _holder(content: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(holder, dict):
         return None
-    pid, told = holder.get("pid"), [holder.get("machine"), holder.get("started")]
-    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in told)
+    pid, texts = holder.get("pid"), [holder.get("machine"), holder.get("started")]
+    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in texts)
     return holder if whole else None
 
 
