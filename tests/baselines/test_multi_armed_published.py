@@ -118,6 +118,25 @@ def test_the_best_arms_of_the_game_of_pf_ucb_by_its_paper(alpha, best):
     assert env.instance.gaps(f"mixed_regret:{alpha}").argmin(axis=1).tolist() == best
 
 
+@pytest.mark.parametrize(
+    ("local_std", "fed1", "fed_pecd"),
+    [(0.02, (346, 89, 99), (380, 119, 132)), (0.1, (3607, 62, 90), (3610, 63, 93))],
+)
+def test_objectives_conflict_by_the_numbers_of_an_earlier_program(local_std, fed1, fed_pecd):
+    """Personal, distribution and group regret per agent of one run with the same seed.
+
+    That Fed1-UCB had the authors' noise_scale is concluded from its numbers, which come out then.
+    """
+    env = fb.make(
+        "fedbandit/MultiArmed-v0", num_agents=100, means=MU, local_std=local_std, noise_std=0.5, max_cycles=2**15
+    )
+    policies = fb.make_policy("Fed1-UCB", noise_scale=4.0), fb.make_policy("Fed-PECD", sigma=0.5)
+    for policy, theirs in zip(policies, (fed1, fed_pecd), strict=True):
+        history = fb.play(env, policy, seed=0)
+        found = [history.mean_regret(kind)[-1] for kind in ("regret", "distribution_regret", "group_regret")]
+        np.testing.assert_allclose(found, theirs, atol=1.5)
+
+
 def test_no_policy_is_good_by_the_own_best_arm_and_by_that_of_the_group():
     """The problem of the gallery's figure where agents differ most. Its order was known; seeds are fixed."""
     means = [0.3, 0.4, 0.5, 0.55, 0.6, 0.7]
