@@ -34,7 +34,7 @@ class Fed1UCB(PooledElimination):
 
     #: f, how often an agent pulls each arm in a phase; None: 10 ln T
     pulls_per_phase: int | None = checked(None, optional(whole_number), at_least=1)
-    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B
+    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the width B
     #: noise scale that the bounds assume; None: that of the problem
     sigma: float | None = checked(None, optional(real_number), at_least=0)
 
@@ -69,14 +69,14 @@ class Fed2UCB(PooledElimination):
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=30, local_std=0.05, max_cycles=5_000)
     >>> history = fb.play(env, fb.make_policy("Fed2-UCB"), seed=0)
-    >>> history.ledger.messages_up  # of 2, 6, 14 agents, and then of all in each phase
+    >>> history.ledger.messages_up  # 2, 6 and 14 agents speak, and then all of them in each phase
     142
     """
 
     pulls_per_phase: int = checked(100, whole_number, at_least=1)  #: f, how often an agent pulls each arm in a phase
     growth: int = checked(2, whole_number, at_least=1)  #: growth^p agents are new in phase p
-    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the first term of B
-    client_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of the second term of B
+    noise_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B's first term
+    client_scale: float = checked(6.0, real_number, at_least=0)  #: the factor under the root of B's second term
     #: noise scale that the bounds assume; None: that of the problem
     sigma: float | None = checked(None, optional(real_number), at_least=0)
     #: sigma_c, how far the agents' means are from the population's; None: what the problem guarantees, or else sigma

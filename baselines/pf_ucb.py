@@ -52,7 +52,7 @@ class PFUCB(Policy):
     """
 
     alpha: float = checked(0.5, _share)  #: the share of the agent's own mean
-    width: float = checked(4.0, real_number, at_least=0)  #: the factor under the root of B_p
+    width: float = checked(4.0, real_number, at_least=0)  #: the factor under the root of the width B_p
     enhanced: bool = checked(False, true_or_false)  #: whether exploration depends on how close an arm is to the best
     #: noise scale that the bounds assume; None: that of the problem
     sigma: float | None = checked(None, optional(real_number), at_least=0)

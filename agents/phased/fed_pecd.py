@@ -12,7 +12,8 @@ class FedPECD(PhasedElimination):
     This is the paper's policy for agents that know the law mu_i of their context but not the context itself. Use it
     when contexts are drawn anew at each pull; where they are fixed, an agent's bias never averages out, and no
     guarantee is claimed. Agents send their active arms and one estimate of theta_a per explored arm in each phase;
-    rewards and features stay with them. Parameters are those of `PhasedElimination`.
+    rewards and features stay with them. It is refused where contexts change within an episode. Parameters are those of
+    `PhasedElimination`.
     Reference: Lin and Moothedath, Federated Learning for Heterogeneous Bandits with Unobserved Contexts.
 
     >>> import fedbandit_envs as fb

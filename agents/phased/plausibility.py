@@ -12,7 +12,7 @@ from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
-_DEVIATIONS = 6.0  # hidden contexts may be so many standard deviations away
+_DEVIATIONS = 6.0  # hidden contexts may be this many standard deviations away
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
 _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.

@@ -45,7 +45,7 @@ class LinearSettings(NamedTuple):
     scale: float  #: R, the sub-Gaussian scale of a reward about its mean
     delta: float  #: the probability that some confidence bound fails
     theta_bound: float  #: S, an upper bound on ||theta_a||
-    regularisation: float = 1.0  #: lambda
+    regularisation: float = 1.0  #: lambda: V starts as lambda times the identity
     observed: bool = False  #: whether the regressor is phi, which is revealed after each pull, else it is psi
 
 

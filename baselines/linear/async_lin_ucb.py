@@ -29,8 +29,9 @@ class AsyncLinUCB(LinearPolicy):
     makes their own news a smaller share. This gives the published number of messages with numbers in them, but the run
     depends on how agents are numbered, and asking for a turn takes empty messages. Without it all send at once, and
     the server answers once: fewer messages, and the run does not depend on the numbers.
-    The paper proves regret of the order d sqrt(n), up to logarithms and a factor of the two gammas, for n pulls of all
-    agents, one agent at a time, and known contexts. Agents that act together and hidden contexts are not covered.
+    The paper, as recalled, proves regret of the order d sqrt(n), up to logarithms and a factor of the two gammas, for n
+    pulls of all agents, one agent at a time, and known contexts. Agents that act together and hidden contexts are not
+    covered.
     Reference: after Li and Wang, Asynchronous Upper Confidence Bound Algorithms for Federated Linear Bandits, AISTATS
     2022. The steps agree with the authors' code, except that a download counts at once. The width is recalled from the
     paper; the code has the larger d ln(1 + n / (d lambda)) in place of ln det V.
@@ -44,7 +45,7 @@ class AsyncLinUCB(LinearPolicy):
 
     upload: float = checked(2.0, real_number, at_least=1)  #: gamma_U; 1 sends at each step
     download: float = checked(2.0, real_number, at_least=1)  #: gamma_D; 1 sends everybody everything
-    regularisation: float = checked(1.0, real_number, above=0)  #: lambda
+    regularisation: float = checked(1.0, real_number, above=0)  #: lambda: V starts as lambda times the identity
     #: the confidence width; None takes that of the theory
     width: float | None = checked(None, optional(real_number), at_least=0)
     one_by_one: bool = checked(False, true_or_false)  #: whether agents take turns to send within a step
@@ -145,14 +146,14 @@ class AsyncLinUCBServer(AddingServer):
         gram, moments = self._missing_with(up)
         total, _ = self.sums_with(up)
         due = out_of_date(total, gram, self.policy.regularisation, self.policy.download)
-        told = due.copy()
+        answered = due.copy()
         if self.policy.one_by_one:  # whoever may want a turn is told that one is over
-            told[up.agents] = True
-            told |= self.waiting
+            answered[up.agents] = True
+            answered |= self.waiting
             self.waiting[:] = False
-        if not told.any():
+        if not answered.any():
             return None
-        agents = np.flatnonzero(told)
+        agents = np.flatnonzero(answered)
         arrays = {"gram": gram[agents], "moments": moments[agents]}
         gram[due] = moments[due] = 0
         return Message("missing", arrays, agents, dict.fromkeys(arrays, due[agents]))

@@ -41,7 +41,7 @@ class FedLinUCB(LinearPolicy):
 
     #: how much a determinant must grow before its agent sends; None takes 1 / M^2
     alpha: float | None = checked(None, optional(real_number), above=0)
-    regularisation: float = checked(1.0, real_number, above=0)  #: lambda
+    regularisation: float = checked(1.0, real_number, above=0)  #: lambda: V starts as lambda times the identity
     #: the confidence width; None takes that of the theory, which is large
     width: float | None = checked(None, optional(real_number), at_least=0)
 

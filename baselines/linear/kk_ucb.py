@@ -21,8 +21,9 @@ class KKUCB(LinearPolicy):
     where contexts are fixed, their bias stays in its estimates. The bounds count the spread of the hidden context as
     additional noise. Where contexts change within an episode and all arms are guaranteed to have one theta, as in the
     reference, the arms share one estimate; else each arm has its own. Nothing is sent.
-    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019. The widths here are
-    those of its theorems; its figures replace them by constants.
+    Reference: after Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019. The width agrees
+    with the default of the authors' code; their figures replace it by constants. Their theorem, as recalled, takes
+    delta / 2 where this takes delta. The ellipsoid for each arm, with delta / K, is an addition of this package.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -45,7 +46,8 @@ class KKUCBObserved(KKUCB):
     Use it where contexts are new at each step and seen afterwards (`context="streaming"`, `reveal="after"`): a reward
     then has no more noise than its own, so the bounds are tighter than those of KK-UCB. Nothing is sent.
     The paper proves regret of the order d sqrt(T), up to logarithms.
-    Reference: Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019.
+    Reference: after Kirschner and Krause, Stochastic Bandits with Context Distributions, NeurIPS 2019. The regression,
+    the choice and the width agree with the authors' code; their theorem, as recalled, takes delta / 3.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming", reveal="after")

@@ -46,7 +46,8 @@ class PrivateFedLinUCB(PrivatePolicy):
     """
 
     every: int = checked(25, whole_number, at_least=1)  #: B, the steps between two reports
-    regularisation: float = checked(1.0, real_number, above=0)  #: lambda, which counts where it is above the shift
+    #: lambda: V starts as lambda times the identity, or as the shift if that is more
+    regularisation: float = checked(1.0, real_number, above=0)
     width_scale: float = checked(1.0, real_number, above=0)  #: a factor of the width; the authors also use 0.1
 
     @property

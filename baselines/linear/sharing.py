@@ -125,7 +125,7 @@ class AddingServer(ServerSide):
         self.moments: FloatArray | None = None  # (B, d)
 
     def refuses(self, up: Message) -> dict[int, str]:
-        """Matrices that are no sums of psi psi^T of so many pulls, and moments that are too long for them."""
+        """Matrices that the pulls so far can't have summed up to, and moments that are too long for their matrix."""
         found = super().refuses(up)
         if up.kind == "request":
             return found

@@ -22,7 +22,8 @@ class Kind:
 
 PHASED = Kind(
     "Phased elimination",
-    "The paper's policy and its relatives. A server plans the exploration; arms that are surely worse are dropped.",
+    "The paper's policy and its relatives. A server plans the exploration; arms that are surely worse are dropped. "
+    "They refuse contexts that change within an episode, also where these last for long.",
     ("Fed-PECD", "Fed-PE", "Enhanced-Fed-PE", "Collaborative", "Shared-Theta-Fed-PE"),
 )
 KINDS = (
@@ -34,7 +35,8 @@ KINDS = (
     ),
     Kind(
         "Linear upper confidence bounds",
-        "They decide at each step, so they also play contexts that change at each step.",
+        "Most decide at each step, and also play contexts that change within an episode. Residual-LinUCB, which learns "
+        "one context, and DELB and Feature-Selection, which plan phases, refuse those.",
         (
             "DisLinUCB",
             "Weighted-DisLinUCB",

@@ -2,7 +2,8 @@
 Regret against communication
 ============================
 
-Less regret can be bought with more messages. The ledger counts what every policy sends.
+The ledger counts what every policy sends. Policies that send much do not always lose little: look for those that are
+below and on the left.
 """
 
 import fedbandit_envs as fb

@@ -53,4 +53,5 @@ legend = figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower 
 # %%
 # Fed1-UCB and Fed-PECD look for the arm of the group: their group regret hardly depends on the spread, and their
 # personal regret grows with it. Fed-CI infers the deviations, so its personal regret stays small, and its group regret
-# grows. PF-UCB stands between the two, where `alpha` puts it. No policy is good by all three.
+# grows. Where agents differ most, PF-UCB stands between the two, in the order of `alpha`. Where they are nearly alike,
+# its wide bounds cost it more than the others lose. Once agents differ, no policy is good by all three.

@@ -61,7 +61,12 @@ def _summary(audits: "Sequence[Audit]") -> str:
         held, claimed = sum(row.holds for row in rows), sum(row.claimed for row in rows)
         verdict = f"true in {held} of {len(rows)} trials, claimed in {claimed or 'none'}"
         reasons = list(dict.fromkeys(row.unless for row in rows if not row.claimed and row.unless))
-        verdict += f" ({'; '.join(reasons)})" if reasons else ""
+        others = (
+            f", and {len(reasons) - 1} other reasons"
+            if len(reasons) > 2
+            else "".join(f"; {one}" for one in reasons[1:])
+        )
+        verdict += f" ({reasons[0]}{others})" if reasons else ""
         lines.append(f"{name:<{size}}  {worst.bound:>12.6g}  {worst.measured:>12.6g}  {verdict}")
     return "\n".join(lines)
 

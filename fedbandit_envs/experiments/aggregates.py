@@ -109,6 +109,10 @@ def normalised(
     if not results:
         raise ValueError("results: expected a result for each problem, got none")
     labels = next(iter(results.values())).labels
+    if reference == "Uniform" and reference not in labels:  # the default, which the user may not have heard of
+        raise ValueError(
+            f"reference: expected one of {', '.join(labels)}, got 'Uniform'; add that policy, or name another"
+        )
     one_of("reference", reference, labels)
     numbers = {problem: len(result.trials) for problem, result in results.items()}
     if len(set(numbers.values())) > 1:

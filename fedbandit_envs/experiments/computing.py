@@ -49,7 +49,20 @@ Callback = Callable[[FinishedRun], Any]
 
 
 class CallbackError(RuntimeError):
-    """A callback raised an exception, which stopped the run; finished trials are kept."""
+    """A callback raised an exception, which stopped the run.
+
+    It names the run after which this happened, and the callback's own exception is its cause. Trials that have finished
+    are safe in the folder, so the same call goes on after them.
+
+    >>> import fedbandit_envs as fb
+    >>> experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Uniform"], {"num_agents": 2, "max_cycles": 8}, trials=1)
+    >>> def broken(finished):
+    ...     raise OSError("no route to the tracker")
+    >>> fb.run(experiment, executor="serial", callbacks=[broken])
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.experiments.computing.CallbackError: ...
+    """
 
 
 class Store(Protocol):
@@ -190,16 +203,16 @@ def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Ca
         ThreadPoolExecutor(_WRITERS) as writers,
         progress_bar(len(jobs)) as progress,
     ):
-        start, told = time.monotonic(), False
+        start, announced = time.monotonic(), False
         while jobs:
             before = sum(len(work.missing(trial)) for work, trial in jobs)
             for work, trial in _computed(works, workers, writers, jobs, callbacks, timeout):
                 progress.update(not work.missing(trial))
             jobs = [(work, trial) for work, trial in jobs if work.missing(trial)]
             if sum(len(work.missing(trial)) for work, trial in jobs) == before:
-                if not told and time.monotonic() - start > _SILENT:
+                if not announced and time.monotonic() - start > _SILENT:
                     print(f"waiting for {len(jobs)} trials that other processes compute", file=sys.stderr)
-                    told = True
+                    announced = True
                 time.sleep(_PAUSE)
 
 

@@ -110,7 +110,7 @@ class Experiment:
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments that differ from defaults
     trials: int = 10  #: the number of trials
     seed: int = 0  #: the seed from which the seeds of all trials are derived
-    audited: int = 0  #: the runs of the first so many trials are also checked against theory, which takes longer
+    audited: int = 0  #: the runs of the first `audited` trials are also checked against theory, which takes longer
     dropout: float = 0.0  #: the probability that an agent's report to the server is lost, in each round
     attackers: float = 0.0  #: the share of agents whose reports are false
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
@@ -140,7 +140,8 @@ class Experiment:
         check_text("environment", self.environment)
         object.__setattr__(self, "environment", id_of(self.environment))
         if isinstance(self.policies, (str, Mapping)) or not isinstance(self.policies, Sequence) or not self.policies:
-            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
+            example = [self.policies] if isinstance(self.policies, str) else ["Fed-PECD"]
+            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use {example}")
         specs = tuple(PolicySpec.of(value) for value in self.policies)
         labels = [spec.label for spec in specs]
         for label in labels:

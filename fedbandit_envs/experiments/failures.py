@@ -38,10 +38,12 @@ class FailedTrials(RuntimeError):
     """Some trials failed, after all others have finished.
 
     `failures` are the runs that failed, and `results` the trials that every policy has finished; both are by the name
-    of the experiment, which is "" after `run`.
+    of the experiment, which is "" after `run`. The message says for each failure what happened where, and how to play
+    that trial alone.
 
-    >>> FailedTrials("trial 3 failed", {}, {}).results
-    {}
+    >>> error = FailedTrials("trial 3 failed", {"": [Failure(3, 7, "Mine", "ValueError: 0", "", "")]}, {})
+    >>> [(failure.label, failure.trial) for failure in error.failures[""]]
+    [('Mine', 3)]
     """
 
     def __init__(self, message: str, failures: "Mapping[str, Sequence[Failure]]", results: "Mapping[str, Result]"):

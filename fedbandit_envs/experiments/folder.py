@@ -26,7 +26,17 @@ _FORGOTTEN = 3600.0  # seconds after which a file that was never finished is nob
 
 
 class FolderError(RuntimeError):
-    """The folder can't be written, or holds something that is not this experiment's."""
+    """The folder can't be written, or holds something that is not this experiment's.
+
+    A folder of something else is refused before anything is computed. A disk that is full stops the run; what has
+    finished is kept. Choose another folder, or pass `force=True` to `run` where a file is torn.
+
+    >>> import fedbandit_envs as fb
+    >>> fb.Result.load("no-such-folder")
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.experiments.folder.FolderError: no-such-folder: expected a folder of results with experiment.toml...
+    """
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -15,7 +15,17 @@ MOST_BYTES = 50_000_000  # a larger file is no experiment, and would fill the me
 
 
 class ExperimentError(ValueError):
-    """An experiment that can't be read or run as it is written."""
+    """An experiment that can't be read or run as it is written.
+
+    Making an `Experiment` raises it for what is wrong in any case, and `run` for what only a look at the policies and
+    the environment shows. It names the setting, so a file of settings can be corrected by it.
+
+    >>> import fedbandit_envs as fb
+    >>> fb.Experiment("fedbandit/Synthetic-v0", policies=[])
+    Traceback (most recent call last):
+        ...
+    fedbandit_envs.experiments.settings.ExperimentError: policies: expected a list of one or more, got []; ...
+    """
 
 
 def read_table(path: str | Path) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
 
-_ROUNDING = 1e-9  # guarantees may be missed by so much; a Bernoulli mean so near to [0, 1] is drawn as 0 or 1
+_ROUNDING = 1e-9  # guarantees may be missed by this much; a Bernoulli mean this close to [0, 1] is drawn as 0 or 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ class Linear:
     same_arms: bool = False  #: whether all agents have the same psi
     theta_bound: float | None = None  #: a bound of the norms of theta
     context_proxy: float | None = None  #: a variance proxy of <theta_a, phi(a, c) - psi_a>
-    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
+    change_every: int | None = None  #: steps until contexts are new; None: never, or 1 if "streaming"
     _given_stream: GivenStream | None = field(init=False, repr=False, default=None)
     _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
 
@@ -63,6 +63,9 @@ class Linear:
         segment_length(self.context, self.change_every)
         parts = self._given() if self.theta is not None else self._example()
         num_agents = parts[2].num_agents
+        if self.true_contexts is not None and self._given_stream is not None:
+            shape = ("segments", num_agents, parts[1].context_dim)
+            object.__setattr__(self, "true_contexts", checked_contexts(self.true_contexts, shape))
         if self.num_agents not in (None, num_agents):
             raise ValueError(
                 f"num_agents: expected {num_agents}, the rows of the arrays, got {self.num_agents!r}; leave it out"
@@ -160,10 +163,8 @@ class Linear:
                 "more, or lower max_cycles"
             )
         contexts = self.true_contexts
-        if contexts is not None:
-            contexts = checked_contexts(contexts, ("segments", instance.num_agents, instance.feature_map.context_dim))
-            if len(contexts) < segments:
-                raise ValueError(f"true_contexts: expected at least {segments} segments, got {len(contexts)}")
+        if contexts is not None and len(contexts) < segments:
+            raise ValueError(f"true_contexts: expected at least {segments} segments, got {len(contexts)}")
         return GivenContexts(given, segments, seed, contexts)
 
     def _example_segments(

@@ -15,6 +15,9 @@ from fedbandit_envs.validation import whole_number
 class ProtocolError(ValueError):
     """A policy broke the contract, for example with a plan of arms that don't exist.
 
+    The message names what is wrong, what was expected and what came. A run in which it was raised can't go on.
+    `check_policy` finds most such mistakes at once.
+
     >>> Plan.play(np.array([0, 7]), num_arms=3).checked(2, 3)
     Traceback (most recent call last):
         ...

@@ -41,6 +41,8 @@ def check_plays(policy: object, bandit: PlayableBandit) -> None:
         advice = "make the environment with observe='context'"
         if bandit.resampled:  # then there is no context that could be shown
             advice = "make the environment with context='fixed' and observe='context'"
+        elif bandit.segment_steps is not None:  # most of them are phased, and plan too far ahead for that
+            advice += ", and with contexts that never change, or take one that decides at each step, such as KK-UCB"
         raise ValueError(
             f"policy: expected one that observes the distribution, got {type(policy).__name__}, which needs the "
             f"context, and this environment hides it; {advice}"

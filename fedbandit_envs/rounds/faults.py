@@ -34,6 +34,9 @@ class Fault:
 class QuorumLost(RuntimeError):
     """Fewer agents were heard in a round than `Faults.quorum` asks for; the round is lost for all.
 
+    `play` ends with it. Who plays round by round with `CommunicationRounds` may call `advance` again: agents then go on
+    with what they know, as after any round without an answer.
+
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=4, max_cycles=100)
     >>> faults = fb.Faults(schedule={0: [0], 1: [0]}, quorum=0.75)

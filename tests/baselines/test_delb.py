@@ -60,19 +60,35 @@ def test_the_oracle_finds_the_same_pulls_the_same_estimates_and_the_same_arms(sh
     arms, theta = rng.uniform(-0.7, 0.7, (6, 2)), rng.uniform(-0.7, 0.7, (1 if shared else 6, 2))
     env = alike(3, 30_000, arms, np.tile(theta, (6 if shared else 1, 1)), 0.3, shared_theta=shared)
     history = fb.play(env, fb.make_policy("DELB"), seed=seed, record=True)
-    told = [turn.down["theta"] for turn in history.exchanges if turn.down is not None and "theta" in turn.down.arrays]
     lifted = arms if shared else np.einsum("ab,ad->abd", np.eye(6), arms).reshape(6, 12)
+    assert_the_oracle_agrees(history, lifted, constant=10.0)
+
+
+def assert_the_oracle_agrees(history, arms, constant):
+    """Pulls and estimates of all phases, and the arm that is played last, as the oracle has them from the rewards."""
+    constants = history.constants
+    told = [turn.down["theta"] for turn in history.exchanges if turn.down is not None and "theta" in turn.down.arrays]
     turns = [turn for turn in history.exchanges if turn.plan.explore.any()]
     sums = [turn.feedback.explored_sums.sum(axis=0) for turn in turns[: len(told)]]
-    expected = delb_phases(lifted, num_agents=3, horizon=30_000, constant=10.0, sums_of_phases=sums)
+    M, T = constants.num_agents, constants.horizon
+    expected = delb_phases(arms, num_agents=M, horizon=T, constant=constant, sums_of_phases=sums)
     assert len(told) >= 2
     for turn, (pulls, _, _) in zip(turns, expected, strict=True):
         np.testing.assert_array_equal(turn.down["pulls"], pulls)
     for found, (_, estimate, _) in zip(told, expected, strict=False):
-        np.testing.assert_allclose(found, np.tile(estimate, (3, 1)), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found, np.tile(estimate, (M, 1)), rtol=1e-8, atol=1e-10)
     left, last = expected[-1][2], expected[len(told) - 1][1]
-    assert history.active[-1].tolist() == [len(left)] * 3
-    assert history.exchanges[-1].plan.arm.tolist() == [max(left, key=lambda arm: lifted[arm] @ last)] * 3
+    assert history.active[-1].tolist() == [len(left)] * M
+    assert history.exchanges[-1].plan.arm.tolist() == [max(left, key=lambda arm: arms[arm] @ last)] * M
+
+
+@pytest.mark.parametrize("weights", [[0.5, 0.5], [0.3, 0.7]])
+def test_the_oracle_plays_feature_selection_on_the_average_table(weights):
+    env = tables(weights, T=30_000)
+    history = fb.play(env, fb.make_policy("Feature-Selection", constant=2.0), seed=1, record=True)
+    both = env.view().distribution.support[0].reshape(2, 3, 2)
+    average = weights[0] * both[0] + weights[1] * both[1]
+    assert_the_oracle_agrees(history, average, constant=2.0 * (1.5 + 1))  # C (v + sigma^2) / sigma^2
 
 
 @pytest.mark.parametrize("dims", [(12, 4, 4), (30, 3, 3), (10, 5, 3), (4, 4, 1)])

@@ -15,6 +15,7 @@ KINDS = {
     "revealed": ("Synthetic", {"context": "streaming", "reveal": "after"}),
     "ensembles": ("Forecast", {"members": 4, "reveal": "after"}),
 }
+STEP_BY_STEP = ("streaming", "revealed", "ensembles")  # elsewhere the fast path may draw several pulls at once
 POLICIES = {
     "Lin-Hidden": {"threshold": 2.0},
     "Lin-Delayed": {"threshold": 2.0},
@@ -62,6 +63,12 @@ def test_a_run_is_the_same_however_it_is_split_or_stopped(kind, name):
     again.restore(rounds.snapshot())
     again.finish()
     assert_same_history(whole, again.history())
+
+
+@pytest.mark.parametrize(("kind", "name"), [case for case in CASES if case[0] in STEP_BY_STEP])
+def test_stepping_through_pettingzoo_gives_the_same_run(kind, name):
+    fast, slow = (fb.play(make(kind), policy_of(name), seed=3, stepwise=how) for how in (False, True))
+    assert_same_history(fast, slow)
 
 
 def test_losses_stop_nobody():
@@ -144,13 +151,6 @@ def test_a_nan_among_hidden_contexts_is_named_by_its_step():
     true = np.ones((7100, 2, 4))
     true[7000, 1, 2] = np.nan
     mu = fb.Gaussian(np.full((2, 4), 0.5), std=0.1)
-    env = fb.make(
-        "fedbandit/Linear-v0",
-        theta=np.eye(2),
-        contexts=[mu] * 7100,
-        feature_map=fb.Table(2, 2),
-        true_contexts=true,
-        context="streaming",
-        max_cycles=7100,
-    )
-    assert_refused(lambda: fb.play(env, fb.make_policy("Uniform"), seed=0), "true_contexts", "nan in segment 7000")
+    shown = {"contexts": [mu] * 7100, "feature_map": fb.Table(2, 2), "true_contexts": true}
+    said = "true_contexts", "nan in segment 7000"
+    assert_refused(lambda: fb.make("fedbandit/Linear-v0", theta=np.eye(2), context="streaming", **shown), *said)

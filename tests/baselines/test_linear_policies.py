@@ -154,6 +154,23 @@ def test_one_agent_that_never_speaks_is_kk_ucb(name, alone, shared):
     assert history.ledger.rounds == 0
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_whoever_shares_everything_at_each_step_decides_alike(shared):
+    """With gammas of 1 and with an alpha that any new observation exceeds, all know the same after each step."""
+    env, _ = stream(M=3, shared=shared)
+    all_at_once, expected, _ = recorded(env, fb.make_policy("DisLinUCB", threshold=0.0, **LINEAR))
+    history, arms, _ = recorded(env, fb.make_policy("Async-LinUCB", upload=1.0, download=1.0, **LINEAR))
+    np.testing.assert_array_equal(arms, expected)
+    assert talked(history).uploads == talked(all_at_once).uploads == [(t, i) for t in range(1, 60) for i in range(3)]
+    constant = {"width": 0.5, **LINEAR}
+    runs = [
+        recorded(env, fb.make_policy(name, **constant, **how))
+        for name, how in (("FedLinUCB", {"alpha": 1e-12}), ("Async-LinUCB", {"upload": 1.0, "download": 1.0}))
+    ]
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+    assert talked(runs[0][0]).uploads == talked(runs[1][0]).uploads
+
+
 def test_without_a_guarantee_dis_lin_ucb_is_lin_hidden_and_with_one_its_bounds_are_narrower():
     env, _ = stream()
     arms = [recorded(env, fb.make_policy(name))[1].tobytes() for name in ("DisLinUCB", "Lin-Hidden")]

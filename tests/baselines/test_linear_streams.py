@@ -116,6 +116,16 @@ def test_the_oracle_plays_dis_lin_ucb(seed, threshold):
         assert len(steps.synchronisations) == 59  # at each step but the last, whose report nobody would use
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_oracle_plays_lin_delayed_with_a_theta_for_each_arm(seed):
+    env, tables = stream(seed=seed, reveal="after")
+    history, arms, rewards, features = recorded(env, fb.make_policy("Lin-Delayed", threshold=1.5))
+    steps = ref.linear_stream(tables, rewards, R=1.0, delta=0.1, threshold=1.5, features=features)
+    assert steps.margins.min() > 1e-9
+    np.testing.assert_array_equal(steps.arms, arms)
+    assert history.ledger.rounds == 2 * len(steps.synchronisations) > 0
+
+
 def test_two_agents_of_dis_lin_ucb_synchronise_by_hand():
     # d = 1, x = 1: synchronisations after k (k + 1) steps.
     env = fb.make(

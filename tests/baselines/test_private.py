@@ -22,11 +22,26 @@ def exact(seed=0, **more):
     return stream(seed, std=0, **more)
 
 
-def noises(policy, history, releases):
-    """The noise of all releases from 1 on: of Gram matrices (releases, M, d, d), and of moments (releases, M, d)."""
-    std, randomness = policy.node_std(history.constants), history.view.randomness
-    drawn = [report_noise(randomness.draws(number), std, 1, history.constants.dim) for number in range(1, releases + 1)]
-    return tuple(np.stack(part)[:, :, 0] for part in zip(*drawn, strict=True))
+def noises(std, history, releases):
+    """The noise of all releases from 1 on: of Gram matrices (releases, M, D, D), and of moments (releases, M, D).
+
+    D is d, or K d with a theta for each arm: then the matrices are 0 but for K blocks on their diagonal.
+    """
+    constants, randomness = history.constants, history.view.randomness
+    blocks, dim = 1 if constants.shared_theta else constants.num_arms, constants.dim
+    drawn = [report_noise(randomness.draws(number), std, blocks, dim) for number in range(1, releases + 1)]
+    gram, moments = (np.stack(part) for part in zip(*drawn, strict=True))  # (releases, M, B, d, d) and (..., B, d)
+    whole = np.zeros((*gram.shape[:2], blocks * dim, blocks * dim))
+    for block in range(blocks):
+        own = slice(block * dim, (block + 1) * dim)
+        whole[..., own, own] = gram[:, :, block]
+    return whole, moments.reshape(*moments.shape[:2], blocks * dim)
+
+
+def as_the_oracle_plays_it(psi, rewards, shared):
+    """The problem with clipped rewards, and the number of its blocks."""
+    problem = oracle.Problem(psi, psi, np.clip(rewards, -1, 1))
+    return (problem, 1) if shared else (oracle.for_each_arm(problem), psi.shape[2])
 
 
 def of_kind(history, kind):
@@ -41,27 +56,29 @@ def answers(history):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("epsilon", [1.0, 20.0, math.inf])
-def test_the_oracle_plays_private_fed_lin_ucb(epsilon, seed):
-    env, psi = exact(seed)
+def test_the_oracle_plays_private_fed_lin_ucb(epsilon, shared, seed):
+    env, psi = exact(seed, shared=shared)
     policy = PrivateFedLinUCB(epsilon=epsilon, privacy_delta=0.1, every=7, regularisation=0.5, **SETTINGS)
     history, arms, rewards = recorded(env, policy)
-    noise = noises(policy, history, releases=8)
-    problem = oracle.Problem(psi, psi, np.clip(rewards, -1, 1))
-    shift = policy.shift(history.constants)
-    slow = oracle.private_fed_lin_ucb(problem, noise, every=7, shift=shift, scale=0.3, alpha=0.1, bound=1.0)
+    noise = noises(policy.node_std(history.constants), history, releases=8)
+    problem, blocks = as_the_oracle_plays_it(psi, rewards, shared)
+    how = {"every": 7, "shift": policy.shift(history.constants), "scale": 0.3, "alpha": 0.1, "bound": 1.0}
+    slow = oracle.private_fed_lin_ucb(problem, noise, **how, blocks=blocks)
     np.testing.assert_array_equal(arms, slow.arms)
     uploads = [(7 * number, i) for number in range(1, 9) for i in range(3)]
     assert [pair for pair in slow.uploads if pair[0] < len(arms)] == uploads
     assert [message.kind for message in of_kind(history, "node")] == [f"node {number}" for number in range(1, 9)]
-    assert history.ledger.scalars == 8 * 2 * 3 * (2 * 2 + 2)  # 2 M s for each release
+    assert history.ledger.scalars == 8 * 2 * 3 * blocks * (2 * 2 + 2)  # 2 M s for each release
 
 
 def test_answer_k_carries_the_noise_of_popcount_k_nodes_of_each_agent():
     env, psi = exact(T=64)
     policy = PrivateFedLinUCB(epsilon=3.0, every=4, **SETTINGS)
     history, arms, rewards = recorded(env, policy)
-    gram_noise, moment_noise = (part.sum(axis=1) for part in noises(policy, history, releases=15))
+    std = policy.node_std(history.constants)
+    gram_noise, moment_noise = (part.sum(axis=1) for part in noises(std, history, releases=15))
     x = np.take_along_axis(psi, arms[:, :, None, None], axis=2)[:, :, 0]
     y = np.clip(np.take_along_axis(rewards, arms[..., None], axis=2)[..., 0], -1, 1)
     for release, sums in enumerate(answers(history), start=1):
@@ -181,16 +198,17 @@ def test_without_noise_fed_ucb_is_dis_lin_ucb(how, shared):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("noise_scale", [1e-4, 1e-2])
-def test_the_oracle_plays_fed_ucb(noise_scale, seed):
-    env, psi = exact(seed)
+def test_the_oracle_plays_fed_ucb(noise_scale, shared, seed):
+    env, psi = exact(seed, shared=shared)
     policy = FedUCB(noise_scale=noise_scale, width_scale=0.1, threshold=15.0, **SETTINGS)
     history, arms, rewards = recorded(env, policy)
     noise = policy.noise(history.constants)
-    drawn = [report_noise(history.view.randomness.draws(k), noise.std, 1, 2) for k in range(1, len(psi) + 1)]
-    gram, moments = (np.stack(part)[:, :, 0] for part in zip(*drawn, strict=True))
+    gram, moments = noises(noise.std, history, releases=len(psi))
+    problem, blocks = as_the_oracle_plays_it(psi, rewards, shared)
     slow = oracle.fed_ucb(
-        oracle.Problem(psi, psi, np.clip(rewards, -1, 1)),
+        problem,
         (math.sqrt(2) * gram, moments),
         rmin=noise.rmin,
         rmax=noise.rmax,
@@ -200,6 +218,7 @@ def test_the_oracle_plays_fed_ucb(noise_scale, seed):
         bound=1.0,
         factor=0.1,
         threshold=15.0,
+        blocks=blocks,
     )
     np.testing.assert_array_equal(arms, slow.arms)
     talked = [one.step + one.plan.length for one in history.exchanges if one.up is not None and one.up.kind == "new"]

@@ -4,6 +4,7 @@ import doctest
 import re
 import sys
 
+import numpy as np
 import pytest
 from built_site import DOCS, SITE_TESTS
 
@@ -15,6 +16,7 @@ YARDSTICKS = {"Oracle", "Uniform", "Shared-Oracle", "Shared-Uniform"}
 sys.path.insert(0, str(DOCS / "_ext"))
 
 import command_pages  # noqa: E402
+import concept_pictures  # noqa: E402
 import environment_pages  # noqa: E402
 import markdown_text  # noqa: E402
 import name_pages  # noqa: E402
@@ -130,6 +132,20 @@ def test_every_public_name_has_its_place() -> None:
         if isinstance(thing, type) or type(thing).__name__ == "function":
             assert f"fedbandit_envs.{name}\n" in text, name
     assert "fedbandit_envs.testing.check_policy" in text
+
+
+def test_the_picture_of_regrets_shows_what_its_caption_says() -> None:
+    figure = concept_pictures.regrets()
+    (axes,) = figure.axes
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes.lines}
+    assert set(fb.REGRETS) <= set(lines)
+    half = len(lines["regret"]) // 2
+    late = {kind: lines[kind][-1] - lines[kind][half] for kind in fb.REGRETS}
+    assert lines["distribution_regret"][-1] < 0.2 * lines["regret"][-1]
+    assert max(late["distribution_regret"], abs(late["paper_regret"])) < 0.2 * late["regret"]
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_ideas_belong_to_policies_that_exist() -> None:

@@ -45,9 +45,25 @@ def pages() -> dict[Path, Links]:
     return {file: Links(file) for file in PAGES}
 
 
+# What a reader of such sites looks for.
+NAMED = {
+    "start": "install first-run",
+    "concepts": "model hidden-contexts communication regret networks",
+    "how-to": "own-policy own-data own-environment sweeps-and-tables notebooks clusters federation rl-libraries "
+    "tracking",
+    "results": "paper open-points beyond speed calibration",
+    "generated/results": "league",
+    "reference": "index files",
+    "generated/reference": "command-line problems protocol agents baselines",
+    "generated/project": "contributing security changelog",
+}
+
+
 def test_the_site_has_its_pages() -> None:
     found = {str(file.relative_to(SITE)) for file in PAGES}
     assert {"index.html", "generated/policies/Fed-PECD.html", "generated/environments/Synthetic-v0.html"} <= found
+    for room, names in NAMED.items():
+        assert {f"{room}/{name}.html" for name in names.split()} <= found
     assert len([name for name in found if name.startswith("generated/gallery/plot_")]) >= 10
 
 
@@ -150,6 +166,12 @@ def test_search_works_on_a_page_that_is_a_file(browser: Browser) -> None:
 
 
 UNSET = "[...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+# The words of a page without code, which has stars and dollars of its own. Equations are set by then, and have no text.
+PROSE = """(() => {
+    const page = document.querySelector('article').cloneNode(true);
+    page.querySelectorAll('pre, code, dt.sig, script, style').forEach(e => e.remove());
+    return page.textContent;
+})()"""
 BROKEN = "[...document.images].filter(e => e.loading != 'lazy' && !(e.complete && e.naturalWidth)).map(e => e.src)"
 
 
@@ -167,8 +189,23 @@ def test_every_page_opens_without_a_network(browser: Browser, file: Path) -> Non
     assert browser.run(UNSET) == 0  # each equation was set
     assert browser.run("document.querySelectorAll('mjx-merror').length") == 0
     assert browser.run(BROKEN) == []
+    assert unrendered(browser.run(PROSE)) == []
     assert [request for request in browser.requests if not request.startswith(("file:", "data:"))] == []
     assert browser.errors == []
+    browser.look(width=390)  # a phone: what is wider scrolls in a box of its own
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+
+
+def unrendered(words: str) -> list[str]:
+    """Marks of the sources that a reader should not see: roles, mathematics, links, pairs of backticks and of stars."""
+    return re.findall(r":[a-z]+:`|\{[a-z]+\}`|\$[^$\n]+\$|\\[a-zA-Z]+\{|\]\([^)\s]+\)|``|(?<!\d)\*\*", words)
+
+
+def test_marks_of_sources_are_found() -> None:
+    assert unrendered("see :doc:`x`, {ref}`y`, $x_i$, \\hat{a}, [z](z.md), ``w`` and **v**") == [
+        *(":doc:`", "{ref}`", "$x_i$", "\\hat{", "](z.md)", "``", "``", "**", "**")
+    ]
+    assert unrendered("costs $3, [0, 1] (K,), 2**17 and a `b`") == []
 
 
 @needs_browser

@@ -136,6 +136,10 @@ def test_the_same_results_give_the_same_intervals(results: dict[str, fb.Result])
     [
         (lambda r: fb.aggregate({}), "expected a result for each problem, got none"),
         (lambda r: fb.aggregate(r, "Unifrom"), "did you mean 'Uniform'"),
+        (
+            lambda r: fb.aggregate({"less": problem(0.2, 2, ["Oracle"])}),
+            "got 'Uniform'; add that policy, or name another",
+        ),
         (lambda r: fb.aggregate(r, "best"), "positive mean regret, got best with 0 on narrow"),
         (lambda r: fb.aggregate(r | {"more": problem(0.2, 3)}), "equally many trials .*'more': 3"),
         (lambda r: fb.aggregate(r | {"less": problem(0.2, 2, ["Uniform"])}), r"got \['Uniform'\] on less"),

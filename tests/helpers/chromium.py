@@ -32,7 +32,7 @@ os.dup2(ends[0], 3)
 os.dup2(ends[1], 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-PATIENCE = 30  # seconds until an answer
+PATIENCE = 90  # seconds until an answer; on a busy machine the start alone can take half a minute
 
 
 class Browser:

@@ -54,12 +54,12 @@ def oful_width(V: Array, scale: float, delta: float, lam: float, bound: float) -
     return scale * math.sqrt(2 * math.log(1 / delta) + log_det(V) - d * math.log(lam)) + math.sqrt(lam) * bound
 
 
-def best_arm(psi: Array, V: Array, b: Array, width: float) -> int:
-    """The arm of psi (K, d) with the largest upper confidence bound."""
+def best_arm(psi: Array, V: Array, b: Array, width) -> int:
+    """The arm of psi (K, d) with the largest upper confidence bound; `width` is a number, or one for each arm."""
     inverse = np.linalg.inv(V)
     theta = inverse @ b
     means = [x @ theta for x in psi]
-    bonuses = [width * math.sqrt(x @ inverse @ x) for x in psi]
+    bonuses = [w * math.sqrt(x @ inverse @ x) for w, x in zip(np.broadcast_to(width, len(psi)), psi, strict=True)]
     bounds = [m + w for m, w in zip(means, bonuses, strict=True)]
     tolerance = TIE * max(abs(m) + w for m, w in zip(means, bonuses, strict=True))
     return next(arm for arm, bound in enumerate(bounds) if bound >= max(bounds) - tolerance)
@@ -168,15 +168,19 @@ def async_lin_ucb(problem, *, width, lam, up, down, one_by_one=False, in_turn=Fa
     return played
 
 
-def private_fed_lin_ucb(problem, noise, *, every, shift, scale, alpha, bound) -> Played:
-    """Private-FedLinUCB: each agent's share of a release is a sum over dyadic blocks of batches, each noisy once."""
+def private_fed_lin_ucb(problem, noise, *, every, shift, scale, alpha, bound, blocks=1) -> Played:
+    """Private-FedLinUCB: each agent's share of a release is a sum over dyadic blocks of batches, each noisy once.
+
+    With a theta for each arm there are K `blocks` of d numbers each: every one has a width of its own, all the same.
+    """
     T, M, _, d = problem.shape
+    dim, alpha = d // blocks, alpha / blocks
     batches = [[] for _ in range(M)]  # pairs of a Gram matrix and moments, one for each release
     new = [[np.zeros((d, d)), np.zeros(d)] for _ in range(M)]
     W, U = np.zeros((d, d)), np.zeros(d)
     played = Played(np.zeros((T, M), dtype=int))
     for t in range(T):
-        growth = d * math.log(1 + t * M / (d * shift))
+        growth = dim * math.log(1 + t * M / (dim * shift))
         width = math.sqrt(shift) * bound + scale * math.sqrt(growth + math.log(1 / alpha))
         for i in range(M):
             V = shift * np.eye(d) + W + new[i][0]
@@ -204,9 +208,13 @@ def dyadic_sizes(number: int) -> list[int]:
     return [1 << bit for bit in reversed(range(number.bit_length())) if number >> bit & 1]
 
 
-def fed_ucb(problem, noise, *, rmin, rmax, kappa, scale, alpha, bound, factor, threshold) -> Played:
-    """FedUCB: noisy sums of all data, with a shift, whenever somebody has learnt enough; `factor` scales the width."""
+def fed_ucb(problem, noise, *, rmin, rmax, kappa, scale, alpha, bound, factor, threshold, blocks=1) -> Played:
+    """FedUCB: noisy sums of all data, with a shift, whenever somebody has learnt enough; `factor` scales the width.
+
+    With a theta for each arm there are K `blocks` of d numbers each, and every arm has the width of its own block.
+    """
     T, M, _, d = problem.shape
+    dim = d // blocks
     batches = [[] for _ in range(M)]
     new = [[np.zeros((d, d)), np.zeros(d)] for _ in range(M)]
     S, s = M * rmin * np.eye(d), np.zeros(d)
@@ -215,10 +223,12 @@ def fed_ucb(problem, noise, *, rmin, rmax, kappa, scale, alpha, bound, factor, t
         since += 1
         asks = False
         for i in range(M):
-            V = S + new[i][0]
-            spread = math.sqrt(2 * math.log(2 / alpha) + log_det(V) - d * math.log(M * rmin))
-            width = factor * (scale * spread + bound * math.sqrt(M * rmax) + math.sqrt(M) * kappa)
-            arm = best_arm(problem.psi[t, i], V, s + new[i][1], width)
+            V, widths = S + new[i][0], []
+            for own in (slice(block * dim, (block + 1) * dim) for block in range(blocks)):
+                grown = log_det(V[own, own]) - dim * math.log(M * rmin)
+                spread = math.sqrt(2 * math.log(2 * blocks / alpha) + grown)
+                widths.append(factor * (scale * spread + bound * math.sqrt(M * rmax) + math.sqrt(M) * kappa))
+            arm = best_arm(problem.psi[t, i], V, s + new[i][1], widths[0] if blocks == 1 else widths)
             played.arms[t, i] = arm
             x = problem.psi[t, i, arm]
             new[i] = [new[i][0] + np.outer(x, x), new[i][1] + x * problem.rewards[t, i, arm]]

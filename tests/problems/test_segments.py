@@ -150,6 +150,9 @@ def test_wrong_streams_are_refused():
     assert_refused(lambda: segments(mixed, steps=2).at(0), "Gaussian", "PointMass", "in segment 1")
     few = fb.make("fedbandit/Linear-v0", features=np.ones((5, 1, 2, 2)), max_cycles=6, **streaming)
     assert_refused(lambda: few.reset(seed=0), "at least 6 segments", "got 5")
+    for shape in [(3, 2), (4, 3, 5)]:
+        given = {"contexts": [mu] * 4, "true_contexts": np.ones(shape), **mapped}
+        assert_refused(lambda given=given: Linear(**given), "true_contexts: ", "(segments, 3, 2)", str(shape))
     short = Linear(contexts=[mu] * 4, true_contexts=np.ones((3, 3, 2)), **mapped)
     assert_refused(lambda: segments(short, steps=4), "true_contexts: ", "at least 4 segments", "got 3")
 

@@ -232,6 +232,17 @@ def test_rounds_without_a_step_change_no_context_and_no_block(change):
     assert whole.pulls[-1].sum() == 5 * 50
 
 
+def test_steps_without_turns_start_the_count_of_idle_turns_again():
+    rounds = fb.CommunicationRounds(make("streaming", 3000), Answering())  # 14 steps from one checkpoint to the next
+    rounds.start(seed=0)
+    counts = set()
+    while not rounds.done:
+        taken = rounds.taken
+        rounds.go_on()
+        counts.add((rounds.taken - taken > 1, rounds.snapshot()["idle"]))
+    assert counts == {(False, 0), (False, 1), (False, 2), (True, 0)}
+
+
 def test_agents_that_never_speak_hear_nothing():
     side = Watching().agents(fb.play(make("streaming", 5), Watching(), seed=0, record=True).view)
     assert_refused(lambda: side.hear(fb.Message("call")), "hear: ", "define hear(down)")
@@ -246,6 +257,14 @@ def test_phased_policies_are_refused_with_what_to_take_instead(name, change):
         lambda: fb.play(make(change), fb.make_policy(name), seed=0), "policy: ", "contexts which change", "KK-UCB"
     )
     fb.play(make("pieces", 7), fb.make_policy(name), seed=0)  # one segment
+
+
+@pytest.mark.parametrize("change", ["streaming", "pieces"])
+def test_phased_policies_of_known_contexts_are_told_at_once_that_contexts_must_not_change(change):
+    said = "observe='context', and with contexts that never change", "KK-UCB"
+    assert_refused(lambda: fb.play(make(change), fb.make_policy("Fed-PE"), seed=0), "policy: ", *said)
+    shown = make(change, observe="context")
+    assert_refused(lambda: fb.play(shown, fb.make_policy("Fed-PE"), seed=0), "contexts which change", "KK-UCB")
 
 
 def test_a_policy_of_revealed_contexts_needs_them():
@@ -279,9 +298,10 @@ def test_a_kind_that_compares_agents_is_not_summed_over_segments():
 )
 def test_experiments_are_the_same_in_one_process_and_in_several(problem, more):
     arguments = {"num_agents": 4, "max_cycles": 100, **more}
-    experiment = fb.Experiment(f"fedbandit/{problem}-v0", ["KK-UCB", "DisLinUCB"], arguments, trials=2)
+    names = ["KK-UCB", "DisLinUCB", "Async-LinUCB", "Private-FedLinUCB", "Weighted-DisLinUCB"]
+    experiment = fb.Experiment(f"fedbandit/{problem}-v0", names, arguments, trials=2)
     one, several = (fb.run(experiment, executor=executor) for executor in ("serial", "processes:2"))
-    for name in ("KK-UCB", "DisLinUCB"):
+    for name in names:
         assert one.final(name, "mean_regret").tobytes() == several.final(name, "mean_regret").tobytes()
 
 
