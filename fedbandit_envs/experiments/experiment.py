@@ -142,7 +142,8 @@ class Experiment:
         check_text("environment", self.environment)
         object.__setattr__(self, "environment", id_of(self.environment))
         if isinstance(self.policies, (str, Mapping)) or not isinstance(self.policies, Sequence) or not self.policies:
-            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use ['Fed-PECD']")
+            example = [self.policies] if isinstance(self.policies, str) else ["Fed-PECD"]
+            raise ExperimentError(f"policies: expected a list of one or more, got {self.policies!r}; use {example}")
         specs = tuple(PolicySpec.of(value) for value in self.policies)
         labels = [spec.label for spec in specs]
         for label in labels:

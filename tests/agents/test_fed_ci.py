@@ -92,6 +92,14 @@ def test_communication_is_what_the_formula_says(name, estimate):
     assert history.ledger.scalars <= most * M * (K * (d + 1) + 4 + K * (d + d * (d + 1) // 2) + 2)
 
 
+def test_agents_fall_silent_about_arms_of_which_they_learn_nothing_new():
+    # The bound was set after 272 scalars in the last round had been seen, and 4,864 in the third.
+    problem = fb.MovieLens(num_agents=100, context_std=0.1, noise_std=0.1)
+    history = fb.play(bandit(problem, FedCI(), 2**15), FedCI(), seed=0, record=True)
+    said = [turn.up.scalars().sum() for turn in history.exchanges if turn.up is not None]
+    assert said[-1] < max(said) / 5
+
+
 def test_agents_alone_say_nothing():
     history = fb.play(bandit(PROBLEMS["synthetic"], LocalThompson()), LocalThompson(), seed=0)
     assert history.ledger.rounds == history.ledger.scalars == 0
