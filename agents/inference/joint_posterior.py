@@ -62,8 +62,8 @@ class Likelihood:
 
     rewards: MeanRewards
     residual: FloatArray  #: (m, K) mean rewards less <theta_a, psi_a>
-    precision: FloatArray  #: (m, K) of the arms' own noise
-    common: FloatArray  #: (m, K, q)
+    precision: FloatArray  #: (m, K) the precision that the arms' own noise leaves
+    common: FloatArray  #: (m, K, q) what all arms share: its square is taken off the precision
     inverse: FloatArray  #: (m, q, q) R, with R^T R the covariance of z given all rewards
 
     def log(self) -> float:
@@ -137,7 +137,7 @@ class JointPosterior:
     """The posterior of all theta: a prior of each theta_a, and the mean rewards of all agents."""
 
     rewards: MeanRewards
-    precision: FloatArray  #: (d, d) of each theta_a before any reward
+    precision: FloatArray  #: (d, d) the precision of each theta_a before any reward
     shift: FloatArray  #: (d,) the precision times the mean of each theta_a before any reward
     rows: int  #: the number of agents whose information is held in memory at a time
 

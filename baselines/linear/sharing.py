@@ -130,7 +130,9 @@ class AddingServer(ServerSide):
         if up.kind == "request":
             return found
         assert up.agents is not None
-        rows = np.flatnonzero(~np.isin(up.agents, list(found)))
+        rows: IntArray | slice = slice(None)  # which copies nothing
+        if found:
+            rows = np.flatnonzero(~np.isin(up.agents, list(found)))
         gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
         impossible = absurd_sums(gram, moments, self.constants)
         impossible |= impossible_grams(gram, self.constants, together=self.together)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from textwrap import fill
 
 from fedbandit_envs.experiments.tables import columns_of_some, note
-from fedbandit_envs.experiments.text import Columns, selected, table_cells
+from fedbandit_envs.experiments.text import Columns, aligned, selected
 from fedbandit_envs.experiments.trials import PRIVACY
-from fedbandit_envs.validation import visible
 
 _NOTE_WIDTH = 100
 
@@ -48,8 +47,5 @@ def show_note(text: str) -> None:
 
 
 def show(columns: Columns) -> None:
-    """Print all columns of a table; a line break inside a cell is shown as \\n."""
-    rows = [[visible(cell) for cell in row] for row in table_cells(columns)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    """Print all columns of a table."""
+    print(aligned(columns))

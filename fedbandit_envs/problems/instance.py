@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.contexts.finite import PointMass
+from fedbandit_envs.contexts.finite import PointMass, unchecked
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
 from fedbandit_envs.problems.regrets import kind_of_regret
@@ -208,7 +208,7 @@ class BanditInstance:
         check_observed(observe, self.context)
         if observe != "context" or self.contexts is None:
             return self.distribution, self.psi
-        return PointMass(self.contexts), self.phi
+        return unchecked(PointMass, points=self.contexts), self.phi
 
     def constants(self, horizon: int, observe: str = "distribution") -> Constants:
         """The public constants of the whole problem.

@@ -108,4 +108,5 @@ def test_own_ratings_become_an_experiment_in_five_lines(tmp_path: Path) -> None:
     done = finished([sys.executable, "own.py"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "held-out" in done.stdout
+    assert re.search(r"^Uniform +[\d,.]+ +[\d,.]+ ", done.stdout, flags=re.MULTILINE)  # its regret, in a row of its own
     assert (tmp_path / "results/mine/experiment.toml").exists()

@@ -276,3 +276,12 @@ def test_a_notebook_shows_a_table_of_a_result(result: fb.Result) -> None:
     assert shown.names["script"] == 0
     assert HOSTILE in shown.text
     assert "3 of 3 trials" in shown.text
+
+
+def test_a_printed_result_has_the_same_table(result: fb.Result) -> None:
+    about, names, *lines = str(result).splitlines()
+    assert about == repr(result)
+    assert names.split()[:4] == ["policy", "regret", "regret_low", "regret_high"]
+    assert [line.partition("  ")[0] for line in lines[: len(result.labels)]] == result.labels
+    assert lines[len(result.labels)] == "low and high: Student's 95 % interval of the mean regret"
+    assert lines[len(result.labels) + 1 :] == result.notes
