@@ -23,7 +23,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.seeding import RowDraws
 from fedbandit_envs.validation import probability, real_number, whole_number
 
-_HALVINGS = 200  # after so many halvings the ends of an interval are equal
+_HALVINGS = 200  # after this many halvings the ends of an interval are equal
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def sensitivity(feature_bound: float, reward_bound: float) -> float:
 
 
 def tree_levels(releases: int) -> int:
-    """m, the number of levels of a tree for so many releases, and of nodes that hold a given observation, at most.
+    """m, the levels of a tree for `releases` releases; at most m of its nodes hold a given observation.
 
     >>> [tree_levels(number) for number in (1, 2, 3, 4, 1000)]
     [1, 2, 2, 3, 10]
@@ -107,7 +107,7 @@ def delta_of(epsilon: float, mu: float) -> float:
 
 
 def noise_std(budget: Budget, levels: int, sensitivity: float) -> float:
-    """The standard deviation of each node's noise, so that a tree of so many levels keeps within the budget.
+    """The standard deviation of each node's noise with which a tree of `levels` levels keeps within the budget.
 
     It is the least that does, and 0 for an infinite epsilon.
 
@@ -126,7 +126,7 @@ def noise_std(budget: Budget, levels: int, sensitivity: float) -> float:
 
 
 def epsilon_spent(std: float, releases: int, sensitivity: float, delta: float) -> float:
-    """The epsilon that so many releases of a tree have spent, at this delta.
+    """The epsilon that `releases` releases of a tree have spent, at this delta.
 
     Args:
         std: the standard deviation of each node's noise; 0 spends everything.

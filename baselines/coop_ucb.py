@@ -32,7 +32,9 @@ class CoopUCB2(Policy):
     The paper proves group regret of the order ln T, for Gaussian rewards with the same means for all agents and a
     connected graph. Lost messages are not covered.
     Reference: Landgren, Srivastava and Leonard, Distributed cooperative decision-making in multiarmed bandits, CDC
-    2016. The mixing matrix is I - Laplacian / (d_max + 1), with which the paper's own numbers come out.
+    2016. The mixing matrix is I - Laplacian / (d_max + 1), with which the paper's own numbers come out. It leaves open
+    whether the start is averaged and which t the index has: of twelve readings this is the one with which the regret of
+    another program comes out.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -55,7 +55,7 @@ class DCB(Policy):
 
 
 def longest_queue(num_agents: int, steps: int) -> float:
-    """4 log2(M^(3/2) t): an entry that is older than so many steps is as good as a sum over all agents.
+    """4 log2(M^(3/2) t): an entry that is older than this number of steps is as good as a sum over all agents.
 
     >>> round(longest_queue(10, 42), 2)
     41.5

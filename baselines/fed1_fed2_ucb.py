@@ -69,7 +69,7 @@ class Fed2UCB(PooledElimination):
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=30, local_std=0.05, max_cycles=5_000)
     >>> history = fb.play(env, fb.make_policy("Fed2-UCB"), seed=0)
-    >>> history.ledger.messages_up  # of 2, 6, 14 agents, and then of all in each phase
+    >>> history.ledger.messages_up  # 2, 6 and 14 agents speak, and then all of them in each phase
     142
     """
 

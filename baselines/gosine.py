@@ -81,7 +81,7 @@ class GosInEAgents(StepAgents):
         self.recent: FloatArray = np.zeros((n, num_arms))  # the pulls of this phase
         self.step = 0  # the steps that were taken
         self.phase = 1
-        self.told = 0  # after how many steps the agents spoke last
+        self.spoke_at = 0  # after how many steps the agents spoke last
 
     def arms(self) -> BoolArray:
         """S (n, K), the arms that each agent plays."""
@@ -108,9 +108,9 @@ class GosInEAgents(StepAgents):
 
     def speak(self) -> Message | None:
         """At the end of a phase, once: the arm that was pulled most in it."""
-        if self.step != self.policy.end(self.phase) or self.told == self.step:
+        if self.step != self.policy.end(self.phase) or self.spoke_at == self.step:
             return None
-        self.told = self.step
+        self.spoke_at = self.step
         return Message("arm", {"arm": self.recent.argmax(axis=1)}, self.view.agents)
 
     def hear(self, down: Message) -> None:

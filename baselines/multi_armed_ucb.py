@@ -119,8 +119,8 @@ class PooledUCBAgents(StepAgents):
     def __init__(self, policy: PooledUCB, view: View):
         super().__init__(view)
         self.sigma = known_noise(policy.sigma, view.constants)
-        self.pulls: FloatArray = np.zeros(view.constants.num_arms)  # (K,) of all agents
-        self.sums: FloatArray = np.zeros(view.constants.num_arms)  # (K,) of all agents
+        self.pulls: FloatArray = np.zeros(view.constants.num_arms)  # (K,) the pulls of all agents
+        self.sums: FloatArray = np.zeros(view.constants.num_arms)  # (K,) the sums of their rewards
 
     def plan(self, down: Message | None, remaining: int) -> Plan:
         """Take over the sums of all agents, and play one step."""

@@ -122,6 +122,6 @@ def one_among(allowed: BoolArray, uniforms: FloatArray) -> IntArray:
     >>> one_among(np.array([[False, True, True], [False, False, False]]), np.array([0.7, 0.7]))
     array([2, 0])
     """
-    # The j-th allowed place, j uniform: the first place where so many have been counted.
+    # The j-th allowed place, j uniform: the first place up to which j + 1 places are allowed.
     drawn = np.floor(uniforms * np.add.reduce(allowed, axis=1))
     return (allowed.cumsum(axis=1) > drawn[:, None]).argmax(axis=1)

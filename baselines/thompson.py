@@ -50,7 +50,7 @@ class FederatedThompson(FedCI):
     """
 
     def agents(self, view: View) -> "FedCIAgents | UnweightedStreamAgents":
-        """Agents that believe to know their context: a table of features, psi."""
+        """Agents that take their context for known: a table of features, psi."""
         if is_stream(view.constants):
             return UnweightedStreamAgents(self, view)
         n, num_arms, d = view.psi.shape
@@ -62,7 +62,7 @@ class UnweightedStreamAgents(StreamAgents):
     """Agents of Federated-Thompson on streams, who give all rewards the same weight."""
 
     def hidden_variances(self) -> FloatArray:
-        """0: they believe to know their context."""
+        """0: they take their context for known."""
         return np.zeros(self.view.psi.shape[:2])
 
 

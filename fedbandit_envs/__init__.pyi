@@ -58,7 +58,7 @@ from .problems.regrets import REGRETS as REGRETS
 from .problems.regrets import Regret as Regret
 from .problems.shared_arms import SharedArms as SharedArms
 from .problems.synthetic import Synthetic as Synthetic
-from .problems.tables import FittedProblem as FittedProblem
+from .problems.user_tables import FittedProblem as FittedProblem
 from .protocol.claims import Claim as Claim
 from .protocol.knowledge import Constants as Constants
 from .protocol.knowledge import ServerView as ServerView

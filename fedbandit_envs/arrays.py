@@ -14,13 +14,13 @@ BoolArray = NDArray[np.bool_]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-#: Sums over many agents are added up group by group of so many rows. A group fits the cache, and what comes in
-#: between takes little memory.
+#: Sums over many agents are added up by groups of this many rows. A group fits into the cache, and intermediate
+#: results take little memory.
 ROWS = 4096
 
 
 def row_groups(number: int) -> list[slice]:
-    """So many rows in groups of `ROWS`, the last one smaller.
+    """Slices that divide `number` rows into groups of `ROWS`; the last group may be smaller.
 
     >>> row_groups(3), row_groups(5000)
     ([slice(0, 3, None)], [slice(0, 4096, None), slice(4096, 5000, None)])
@@ -29,7 +29,7 @@ def row_groups(number: int) -> list[slice]:
 
 
 def summed_by_groups(function: Callable[[slice], FloatArray], number: int) -> FloatArray:
-    """The sum of what `function` gives for each group of so many rows, in the order of the groups.
+    """The sum of what `function` gives for each group of `number` rows, in the order of the groups.
 
     >>> summed_by_groups(lambda rows: np.ones((5000, 2))[rows].sum(axis=0), 5000)
     array([5000., 5000.])

@@ -110,10 +110,10 @@ class RowDraws:
         own = np.empty((self._num_agents if self._rows is None else len(self._rows), *shape))
         for group, rng in self._generators.items():
             first = group * GROUP
-            numbers = draw(rng, (min(GROUP, self._num_agents - first), *shape))
             if self._rows is None:
-                own[first : first + GROUP] = numbers
+                draw(rng, out=own[first : first + GROUP])
             else:
+                numbers = draw(rng, (min(GROUP, self._num_agents - first), *shape))
                 mine = self._rows // GROUP == group
                 own[mine] = numbers[self._rows[mine] - first]
         return own

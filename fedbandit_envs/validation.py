@@ -219,7 +219,7 @@ def needs(package: str, extra: str, instead: str = "") -> None:
     if find_spec(package) is None:
         other = f", or {instead}" if instead else ""
         raise ImportError(
-            f"{extra}: expected {package} to be installed, got none; in a clone: pip install '.[{extra}]'{other}"
+            f"{extra}: expected {package} to be installed, got none; in a clone: pip install -e '.[{extra}]'{other}"
         )
 
 

@@ -21,7 +21,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks import inference, instructions, peers, profile, runs, scale, scaling, stepping, streams
+from benchmarks import inference, instructions, memory, peers, profile, runs, scale, scaling, stepping, streams
 from benchmarks.measure import Row, show
 
 SUBJECTS = (
@@ -35,6 +35,7 @@ SUBJECTS = (
     "agents",
     "horizon",
     "sizes",
+    "memory",
     "peers",
     "imports",
     "reproduce",
@@ -69,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         "inference": inference.inference,
         "stream": streams.stream,
         "sizes": scaling.sizes,
+        "memory": memory.memory,
         "peers": peers.peers,
         "imports": scaling.imports,
         "reproduce": runs.evaluation,

@@ -4,6 +4,15 @@ import gc
 
 import pytest
 
+try:
+    from hypothesis import HealthCheck, settings
+except ModuleNotFoundError:  # the environments of RL libraries are without it, and their tests too
+    pass
+else:
+    # A busy machine is no mistake in what is tested: no example has a time limit.
+    settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def what_is_old_is_left_out_of_garbage_collection() -> None:

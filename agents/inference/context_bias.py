@@ -94,8 +94,8 @@ def without_own_share(
 
 def learns_spread(view: View) -> bool:
     """Whether agents learn by which factor the spread of mu is wrong: the bias is one Gaussian, and does not pass."""
-    told = view.distribution.finite_support or view.distribution.known is not None
-    return not told and is_linear(view.feature_map) and view.constants.context != "resampled"
+    exact = view.distribution.finite_support or view.distribution.known is not None
+    return not exact and is_linear(view.feature_map) and view.constants.context != "resampled"
 
 
 def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Belief:

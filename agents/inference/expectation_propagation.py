@@ -16,7 +16,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.roots import eigen, inverse_root
 
-# A site tells no more than so many times what the cavity tells. More can't be told from rounding.
+# A site says at most this many times what the cavity says. More could not be distinguished from rounding.
 _MOST = 1e12
 
 
@@ -69,8 +69,8 @@ def site(
             at 0. Minus infinity: there is no doubt.
 
     >>> cavity = Information(np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1)))  # theta ~ N(0, 1)
-    >>> told = site(cavity, np.full((1, 1, 1, 1), 2.0), np.zeros((1, 1)), np.array([[3.0]]), np.array([[0.5]]))
-    >>> told.precision.round(12).item(), told.shift.round(12).item()  # one context: 0.5 * 2^2 and 0.5 * 2 * 3
+    >>> own = site(cavity, np.full((1, 1, 1, 1), 2.0), np.zeros((1, 1)), np.array([[3.0]]), np.array([[0.5]]))
+    >>> own.precision.round(12).item(), own.shift.round(12).item()  # one context: 0.5 * 2^2 and 0.5 * 2 * 3
     (2.0, 3.0)
     """
     mean, root = cavity.moments()
@@ -90,14 +90,14 @@ def site(
     values, vectors = eigen(lost)
     left = np.maximum(1 - values.clip(min=0), 1 / _MOST)
     # The site in the same units: its precision is (I - lost)^-1 - I, its shift (I - lost)^-1 times the centre.
-    told = np.einsum("naxk,nak->naxk", vectors, (1 - left) / left)
-    told = np.einsum("naxk,nayk->naxy", told, vectors)
+    gained = np.einsum("naxk,nak->naxk", vectors, (1 - left) / left)
+    gained = np.einsum("naxk,nayk->naxy", gained, vectors)
     moved = np.einsum("naxk,nak->nax", vectors, np.einsum("naxk,nax->nak", vectors, centre) / left)
     back = _triangular_inverse(root)
-    told = np.einsum("nadx,naex->nade", np.einsum("nady,nayx->nadx", back, told), back)
-    told = (told + np.swapaxes(told, -1, -2)) / 2
-    shift = np.einsum("nadx,nax->nad", back, moved) + np.einsum("nade,nae->nad", told, mean)
-    return Information(told, shift)
+    gained = np.einsum("nadx,naex->nade", np.einsum("nady,nayx->nadx", back, gained), back)
+    gained = (gained + np.swapaxes(gained, -1, -2)) / 2
+    shift = np.einsum("nadx,nax->nad", back, moved) + np.einsum("nade,nae->nad", gained, mean)
+    return Information(gained, shift)
 
 
 def leave_one_out(prior: Information, sites: Information) -> Information:

@@ -137,7 +137,7 @@ class EliminatingAgents(AgentSide):
         self.pulls: IntArray = np.zeros(shape, dtype=np.int64)
         self.sums: FloatArray = np.zeros(shape)
         self.elapsed = 0  # the steps so far, the same for all agents
-        self.told = 0  # whether the report has been sent
+        self.reported = 0  # whether the report has been sent
         # The ends of the intervals from mu_i, (n, K).
         self.low: FloatArray = np.full(shape, -np.inf)
         self.high: FloatArray = np.full(shape, np.inf)
@@ -226,9 +226,9 @@ class EliminatingAgents(AgentSide):
         self.pulls = self.pulls + feedback.pulls()
         self.sums = self.sums + feedback.sums()
         self.elapsed += int(feedback.pulls()[0].sum())
-        if self.told:
+        if self.reported:
             return None
-        self.told = 1
+        self.reported = 1
         arrays = {"means": self.means(), "psi": self.view.psi}
         if self.policy.known_proxy(self.view.constants) is None:
             arrays["spread"] = self.share

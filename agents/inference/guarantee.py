@@ -150,8 +150,8 @@ def _replay(policy: "FedCIElimination", history: RecordedRun) -> _Replay:
             lost = max(lost, int((~side.active[agents, best]).sum()))
         if start and turn.down is not None:
             middle, half = (side.high + side.low) / 2, (side.high - side.low) / 2
-            told = np.isfinite(half)
-            distance = np.abs(means - np.where(told, middle, means))
+            bounded = np.isfinite(half)
+            distance = np.abs(means - np.where(bounded, middle, means))
             predicted = max(predicted, _ratio(distance - rounding(distance + np.abs(means))[:, None], half))
         side.report(turn.feedback)
     gaps, contradicted = truth.gaps(kind), int((~side.trusting).sum())

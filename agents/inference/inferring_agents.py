@@ -214,16 +214,15 @@ class InferringAgents(AgentSide):
         For each such arm it holds theta_{a,i} and a weight, ||x||^2 / variance, where x are the features that the other
         arms' rewards suggest, at first psi.
         """
-        pulls, psi, others = self.pulls.clip(min=1), self.view.psi, self.others()
-        # Until a theta_a is estimated its prior stands for it, which is too wide on purpose: nothing is judged by it.
-        compared = np.where(self.precision > 0, self.pulls, 0)
+        pulls, psi, found = self.pulls.clip(min=1), self.view.psi, self._misfit()
         x, tau2 = (psi, np.zeros(pulls.shape)) if self.resampled else self._inferred_features()
         clear = np.einsum("nad,nad->na", x, x) > _LEAST_LENGTH**2 * np.einsum("nad,nad->na", psi, psi)
         precision = np.where((self.pulls > 0) & clear, 1 / (self.noise / pulls + tau2), 0)
         changed = np.abs(precision - self.precision) > _NEWS * self.precision
         self.reported = np.where(changed, self.sums / pulls, self.reported)
         self.precision = np.where(changed, precision, self.precision)
-        self.features = np.where((changed & clear)[..., None], x, self.features)
+        if x is not self.features:
+            self.features = np.where((changed & clear)[..., None], x, self.features)
         spoken = np.flatnonzero(changed.any(axis=1))
         if not len(spoken):
             return None
@@ -234,11 +233,18 @@ class InferringAgents(AgentSide):
         }
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals
-        if learns_spread(self.view):
-            seen = (compared, self.sums, self.noise)
-            arrays["misfit"] = misfit(self.view, others, self.tau2, self.spread, *seen)
+        if found is not None:
+            arrays["misfit"] = found
         message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
+
+    def _misfit(self) -> FloatArray | None:
+        """How far mean rewards lie from what mu says, where the server is told; see `misfit`."""
+        if not learns_spread(self.view):
+            return None
+        # Until a theta_a is estimated its prior stands for it, which is too wide on purpose: nothing is judged by it.
+        compared = np.where(self.precision > 0, self.pulls, 0)
+        return misfit(self.view, self.others(), self.tau2, self.spread, compared, self.sums, self.noise)
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
@@ -246,4 +252,5 @@ class InferringAgents(AgentSide):
         x, tau2 = inferred_features(self.view, self.prior(), self.spread, *believed, *seen)
         wrong = wrong_mu(self.view, self.posterior())[:, None] > 0.5
         larger = spread_if_wrong(self.view, self.theta, self.V, self.spread) / self.spread
-        return np.where(wrong[..., None], self.view.psi, x), np.where(wrong, larger**2 * self.tau2, tau2)
+        features = x if x is self.view.psi else np.where(wrong[..., None], self.view.psi, x)
+        return features, np.where(wrong, larger**2 * self.tau2, tau2)

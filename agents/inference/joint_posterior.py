@@ -62,8 +62,8 @@ class Likelihood:
 
     rewards: MeanRewards
     residual: FloatArray  #: (m, K) mean rewards less <theta_a, psi_a>
-    precision: FloatArray  #: (m, K) of the arms' own noise
-    common: FloatArray  #: (m, K, q)
+    precision: FloatArray  #: (m, K) the precision that the arms' own noise leaves
+    common: FloatArray  #: (m, K, q) what all arms share: its square is taken off the precision
     inverse: FloatArray  #: (m, q, q) R, with R^T R the covariance of z given all rewards
 
     def log(self) -> float:
@@ -122,7 +122,7 @@ class Likelihood:
         uncertain = np.einsum("may,xy->max", slope.reshape(m, num_arms, -1), root)
         covariance = np.einsum("map,mbp->mab", given, given) + np.einsum("max,mbx->mab", uncertain, uncertain)
         unexplained = _NUGGET * np.einsum("maq,maq->ma", factors, factors)
-        share = unexplained * self.precision  # of what is left that is bias, and not noise
+        share = unexplained * self.precision  # how much of what is left is bias, and not noise
         covariance *= (1 - share)[:, :, None] * (1 - share)[:, None]
         covariance[:, arms, arms] += unexplained * (1 - share)
         return np.einsum("mad,ad->ma", x, theta) + share * left, covariance
@@ -137,7 +137,7 @@ class JointPosterior:
     """The posterior of all theta: a prior of each theta_a, and the mean rewards of all agents."""
 
     rewards: MeanRewards
-    precision: FloatArray  #: (d, d) of each theta_a before any reward
+    precision: FloatArray  #: (d, d) the precision of each theta_a before any reward
     shift: FloatArray  #: (d,) the precision times the mean of each theta_a before any reward
     rows: int  #: the number of agents whose information is held in memory at a time
 

@@ -13,7 +13,7 @@ from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import ServerSide
 
-# So many entries of the agents' information are held in memory at a time.
+# The most entries of the agents' information that are held in memory at a time.
 _MOST_ENTRIES = 2**21
 # The least noise scale, in units of the width of the prior of theta.
 _LEAST_SIGMA = 1e-4
@@ -28,7 +28,7 @@ class JointServer(SiteServer):
     def __init__(self, policy: ContextInference, constants: Constants):
         super().__init__(policy, constants)
         M, num_arms, d = constants.num_agents, constants.num_arms, constants.dim
-        self.theta: FloatArray = np.zeros((num_arms, d))  # where the posterior was highest
+        self.theta: FloatArray = np.zeros((num_arms, d))  # the theta at which the posterior was highest
         # What agents have told; nothing of this is kept until they do.
         self.known: BoolArray = np.zeros(M, dtype=np.bool_)  # whether mu was told
         self.pulls: FloatArray = np.zeros((M, 0))
@@ -89,10 +89,10 @@ class JointServer(SiteServer):
         rows, arms = np.nonzero(up.present["pulls"])
         self.pulls[up.agents[rows], arms] = up["pulls"][rows, arms]
         self.means[up.agents[rows], arms] = up["means"][rows, arms]
-        told = up.present["psi"]
-        self.psi[up.agents[told]] = up["psi"][told]
-        self.covariance[up.agents[told]] = full(up["covariance"][told], d)
-        self.known[up.agents[told]] = True
+        arrived = up.present["psi"]
+        self.psi[up.agents[arrived]] = up["psi"][arrived]
+        self.covariance[up.agents[arrived]] = full(up["covariance"][arrived], d)
+        self.known[up.agents[arrived]] = True
 
     def _regression(self, posterior: JointPosterior) -> FloatArray:
         """A first theta (K, d), arm by arm: the regression on psi, in which the bias counts as noise."""

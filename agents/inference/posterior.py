@@ -10,6 +10,8 @@ from fedbandit_envs.seeding import RowDraws
 
 # At most about this many random numbers are held at a time.
 _CHUNK = 2**20
+# Samples of so many agents are made and compared together: what comes in between takes little memory.
+_TOGETHER = 256
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -123,21 +125,32 @@ class Belief:
             num_agents: M, the number of all agents of the problem.
             rows: the agents that are sampled, as rows of the belief.
         """
-        belief = self.rows(rows)
-        n, _, num_arms, q = belief.factors.shape
+        num_arms, q = self.factors.shape[2:]
         # The size of a chunk depends on the number of all agents: it is the same however they are split into blocks.
         size = max(1, _CHUNK // (num_agents * (num_arms + q)))
-        counts = np.zeros(n * num_arms, dtype=np.int64)
+        counts = np.zeros((len(rows), num_arms), dtype=np.int64)
         pairs = -(-number // 2)
         for start in range(0, pairs, size):
             drawn = min(size, pairs - start)
-            own, z, uniforms = draws.normals(drawn, num_arms), draws.normals(drawn, q), draws.uniforms(drawn)
-            centre, deviation = belief._samples(own[rows], z[rows], uniforms[rows])
             mirrored = min(drawn, number - drawn - 2 * start)  # an odd number leaves one sample without its mirror
-            best = [(centre + deviation).argmax(axis=2), (centre - deviation)[:, :mirrored].argmax(axis=2)]
-            place = np.concatenate(best, axis=1) + num_arms * np.arange(n)[:, None]
-            counts += np.bincount(place.ravel(), minlength=n * num_arms)
-        return counts.reshape(n, num_arms)
+            self._count_best(counts, drawn, mirrored, draws, rows)
+        return counts
+
+    def _count_best(self, counts: IntArray, drawn: int, mirrored: int, draws: RowDraws, rows: IntArray) -> None:
+        """Add how often each arm is best in so many new samples of these rows, and in the mirrors of the first ones."""
+        num_arms, q = self.factors.shape[2:]
+        own, z, uniforms = draws.normals(drawn, num_arms), draws.normals(drawn, q), draws.uniforms(drawn)
+        for first in range(0, len(rows), _TOGETHER):
+            few = rows[first : first + _TOGETHER]
+            counts[first : first + _TOGETHER] += self.rows(few)._best(own[few], z[few], uniforms[few], mirrored)
+
+    def _best(self, own: FloatArray, z: FloatArray, uniforms: FloatArray, mirrored: int) -> IntArray:
+        """How often each arm is best, (n, K), in samples made of random numbers and in the first `mirrored` mirrors."""
+        centre, deviation = self._samples(own, z, uniforms)
+        best = [(centre + deviation).argmax(axis=2), (centre - deviation)[:, :mirrored].argmax(axis=2)]
+        n, num_arms = len(own), own.shape[2]
+        place = np.concatenate(best, axis=1) + num_arms * np.arange(n)[:, None]
+        return np.bincount(place.ravel(), minlength=n * num_arms).reshape(n, num_arms)
 
     def rows(self, index: IntArray) -> "Belief":
         """The belief of some of these agents."""

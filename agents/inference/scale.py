@@ -15,11 +15,11 @@ from fedbandit_envs.contexts.roots import inverse_root
 _SWEEPS = 8
 # A first value that is larger than this many medians of its arm counts as if it were that large: it may be false.
 _MOST_MEDIANS = 6.0
-#: The least noise scale, in units of theta. With less noise an own share can't be told from the whole in 64 bits.
+#: The least noise scale, in units of theta. With less noise, 64 bits can't separate an own share from the whole.
 LEAST_SIGMA = 1e-4
 # Values up to this one stand for 0.
 _ZERO = 1e10 * NOTHING
-# So large a share of an arm's first values must not be 0, else the median is taken over all arms.
+# The least share of an arm's first values that must not be 0; with fewer, the median is taken over all arms.
 _ENOUGH = 0.25
 # The least noise of the first values, in units of their scale.
 _LEAST_NOISE = 1e-4
@@ -85,8 +85,8 @@ def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tu
         shares = np.einsum("ade,aef->adf", scaled, V) / width  # (A^-1 + s^2 I)^-1: what arm a tells about m
         centre_root = inverse_root(shares.sum(axis=0) + identity / largest)
         spread = np.einsum("xd,xe->de", centre_root, centre_root)
-        told = np.einsum("ade,ae->ad", V, b / (noise * weight)) / width
-        centre = np.einsum("de,e->d", spread, told.sum(axis=0))
+        weighted = np.einsum("ade,ae->ad", V, b / (noise * weight)) / width
+        centre = np.einsum("de,e->d", spread, weighted.sum(axis=0))
         theta = np.einsum("ade,ae->ad", V, b / (noise * weight) + centre / width)
         residuals = values - np.einsum("nad,ad->na", e, theta)
         noise = max(least, float((weights * residuals**2).sum() / total.sum()))

@@ -68,8 +68,8 @@ class SiteAgents(InferringAgents):
             self.cavity_shift = np.tile(down["centre"] / down["width"] ** 2, (*self.pulls.shape, 1))
             return
         heard = down.present["precision"]
-        told = full(down["precision"], self.theta.shape[1])
-        self.cavity_precision = np.where(heard[..., None, None], told, self.cavity_precision)
+        precision = full(down["precision"], self.theta.shape[1])
+        self.cavity_precision = np.where(heard[..., None, None], precision, self.cavity_precision)
         self.cavity_shift = np.where(heard[..., None], down["shift"], self.cavity_shift)
         if "sigma" in down.arrays:
             self.sigma = down["sigma"]

@@ -23,7 +23,7 @@ from fedbandit_envs.protocol.policy import ServerSide
 ROUNDING = 1e-6
 # A site moves the mean also where it has no precision. It is judged as if it had this share of all precision there.
 _BLUR = 0.1
-# All sites together tell no more than so many times what the prior tells: the rest can't be told from rounding.
+# All sites together say at most this many times what the prior says: more could not be distinguished from rounding.
 _MOST = 1e14
 
 

@@ -29,7 +29,7 @@ _MOST_SHARES = 4.0
 _HONEST = 0.8
 # How often all reports are weighted anew by how far they are from the fit before.
 JUDGEMENTS = 2
-MEDIAN_OF_CHI_SQUARE = 0.455  # that with one degree of freedom
+MEDIAN_OF_CHI_SQUARE = 0.455  # the median with one degree of freedom
 # No agent's residuals count for more than this many times the median of all agents.
 _MOST_RESIDUALS = 20.0
 # The weights of no report add up to more than this many times what T pulls, or the median of all agents, allow.
@@ -196,7 +196,7 @@ def bounded_residuals(residuals: FloatArray) -> FloatArray:
     """The residuals (M, 2) of agents, of whom none counts for much more than the others."""
     squares, freedom = residuals.T
     present = freedom > 0
-    share = squares / np.where(present, freedom, 1)  # those of misfits may be less than 1
+    share = squares / np.where(present, freedom, 1)  # the degrees of freedom of misfits may be less than 1
     freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
     weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
     most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]

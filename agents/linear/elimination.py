@@ -12,7 +12,7 @@ from fedbandit_agents.phased.design_problem import RANK_TOLERANCE
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.ties import JUST_WHOLE, TIE, first_largest
 
-_MOST_STEPS = 10_000  # the search for a design ends after so many steps; it needs some d ln ln d
+_MOST_STEPS = 10_000  # the search for a design ends after this many steps; it needs some d ln ln d
 
 
 def small_design(arms: FloatArray) -> tuple[FloatArray, int]:

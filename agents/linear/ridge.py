@@ -93,7 +93,7 @@ def from_scaled_sums(gram: FloatArray, ratio: FloatArray) -> FloatArray:
 
 
 def for_agents(ridge: Ridge, num_agents: int) -> Ridge:
-    """A copy of what is common (n = 1) for each of so many agents.
+    """A copy of what is common (n = 1) for each of `num_agents` agents.
 
     >>> for_agents(start(1, blocks=1, dim=2, regularisation=1.0), 5).moments.shape
     (5, 1, 2)

@@ -22,10 +22,10 @@ _TO_STD = 1.4826  # the standard deviation of normal numbers, as a multiple of t
 # The largest leverage of a report: alone it has at most half of the say in any direction.
 _MOST_LEVERAGE = 0.5
 _LEAST_WEIGHT = 0.01  # leverage can't reduce the weight of a report further
-# Arms with fewer reports than this multiple of d keep the mean: so few can't tell who of them is wrong.
+# Arms with fewer reports than this multiple of d keep the mean: from so few nobody can say which one is wrong.
 _ENOUGH = 2
 _FARTHEST = 1e150  # the residual of a report whose own is not finite, because tiny matrices came with huge vectors
-_ITERATIONS = 20  # each of the three stages has so many; the weights then change by less than the noise
+_ITERATIONS = 20  # the iterations of each of the three stages; after them the weights change by less than the noise
 
 
 def report_weights(

@@ -111,6 +111,7 @@ def _climbed(
         kept = _cut_down(start[chosen].T * movable, weights)
         found = still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
+        del kept  # a climb takes much memory of its own
     if found is None:
         with one_thread:
             found = climb(solver, weights, gap, max_iterations, begun.iterations if begun else 0)

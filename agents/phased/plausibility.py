@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
-_DEVIATIONS = 6.0  # hidden contexts may be so many standard deviations away
+_DEVIATIONS = 6.0  # hidden contexts may be this many standard deviations away
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
 _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
@@ -156,13 +156,9 @@ def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool =
     {1: 'sent a matrix with a negative eigenvalue in gram'}
     """
     traces = gram.trace(axis1=2, axis2=3)
-    small = _ROUNDING * np.abs(traces) + np.finfo(np.float64).tiny
-    skew = (np.abs(gram - gram.swapaxes(2, 3)) > small[..., None, None]).any(axis=(1, 2, 3))
-    found = {int(row): "sent a matrix that is not symmetric in gram" for row in np.flatnonzero(skew)}
-    lifted = gram + small[..., None, None] * np.eye(gram.shape[2])
-    for row in np.flatnonzero(~skew) if not _positive(lifted[~skew]) else ():
-        if not _positive(lifted[row]):
-            found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
+    found: dict[int, str] = {}
+    for rows in row_groups(len(gram)):
+        found |= {rows.start + row: reason for row, reason in _no_sums(gram[rows], traces[rows]).items()}
     if constants.shortest is None or constants.longest is None:
         return found
     short = (traces != 0) & (traces < (1 - _ROUNDING) * constants.shortest**2)
@@ -176,6 +172,18 @@ def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool =
         most = min(most, _TRACE_SLACK * (constants.longest / constants.shortest) ** 2 * float(np.median(totals)))
     for row in np.flatnonzero(totals > most):
         found.setdefault(int(row), f"sent matrices of trace {totals[row]:.3g} in gram, at most {most:.3g} can be")
+    return found
+
+
+def _no_sums(gram: FloatArray, traces: FloatArray) -> dict[int, str]:
+    """The rows of matrices (n, K, d, d), with these traces, that are not symmetric or have a negative eigenvalue."""
+    small = (_ROUNDING * np.abs(traces) + np.finfo(np.float64).tiny)[..., None, None]
+    skew = (np.abs(gram - gram.swapaxes(2, 3)) > small).any(axis=(1, 2, 3))
+    found = {int(row): "sent a matrix that is not symmetric in gram" for row in np.flatnonzero(skew)}
+    lifted = gram + small * np.eye(gram.shape[2])
+    for row in np.flatnonzero(~skew) if not _positive(lifted[~skew]) else ():
+        if not _positive(lifted[row]):
+            found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
     return found
 
 

@@ -146,14 +146,14 @@ class AsyncLinUCBServer(AddingServer):
         gram, moments = self._missing_with(up)
         total, _ = self.sums_with(up)
         due = out_of_date(total, gram, self.policy.regularisation, self.policy.download)
-        told = due.copy()
+        answered = due.copy()
         if self.policy.one_by_one:  # whoever may want a turn is told that one is over
-            told[up.agents] = True
-            told |= self.waiting
+            answered[up.agents] = True
+            answered |= self.waiting
             self.waiting[:] = False
-        if not told.any():
+        if not answered.any():
             return None
-        agents = np.flatnonzero(told)
+        agents = np.flatnonzero(answered)
         arrays = {"gram": gram[agents], "moments": moments[agents]}
         gram[due] = moments[due] = 0
         return Message("missing", arrays, agents, dict.fromkeys(arrays, due[agents]))

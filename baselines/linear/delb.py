@@ -140,7 +140,7 @@ class DELBServer(ServerSide):
         self.arms: FloatArray | None = None  # (K, D) the regressors of the arms; None: nobody has reported yet
         self.active: BoolArray = np.ones(constants.num_arms, dtype=bool)
         self.dealt: IntArray = np.zeros((constants.num_agents, constants.num_arms), dtype=np.int64)
-        self.pulls: IntArray = np.zeros(constants.num_arms, dtype=np.int64)  # those of this phase that were reported
+        self.pulls: IntArray = np.zeros(constants.num_arms, dtype=np.int64)  # the reported pulls of this phase
         self.sums: FloatArray = np.zeros(constants.num_arms)  # the sums of their rewards
         self.phase = 0
 

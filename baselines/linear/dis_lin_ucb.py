@@ -132,7 +132,8 @@ class DisLinUCBAgents(IndexAgents):
         """A request by the agents that have learnt enough; when the server has called, the new sums of all agents."""
         agents, psi = self.view.agents, self.view.psi
         if self.called:
-            gram = self.pulls[..., None, None] * (psi[..., :, None] * psi[..., None, :])
+            gram = psi[..., :, None] * psi[..., None, :]
+            gram *= self.pulls[..., None, None]
             return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
         super().report(feedback)
         asking = wants_to_synchronise(self.growth, self.since, self.threshold)

@@ -71,7 +71,7 @@ class FedUCB(PrivatePolicy):
     def server(self, view: ServerView) -> "LatestServer":
         """A server that adds up what each agent has sent last."""
         noise = self.noise(view.constants)
-        std = math.sqrt(2 * noise.levels) * noise.std  # of the sum of a node for each level
+        std = math.sqrt(2 * noise.levels) * noise.std  # the sum of one node of each level has it
         most = largest_node(self, view.constants, std, noise.rmin + noise.rmax)
         return LatestServer(view.constants.num_agents, most["gram"], most["moments"])
 

@@ -14,7 +14,7 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.steps import Outcome
 from fedbandit_envs.validation import checked, optional, probability, real_number
 
-# So many standard deviations of noise are allowed for: one of 10^14 numbers is larger.
+# Noise may be this many standard deviations large: one of 10^14 numbers is larger.
 _DEVIATIONS = 8.0
 
 
@@ -27,7 +27,8 @@ def real_epsilon(name: str, value: Any) -> float:
 class PrivatePolicy(LinearPolicy):
     """The hyper-parameters of private linear systems."""
 
-    #: the bound on what a report tells about one observation of its agent; infinity: no noise
+    #: the bound on what a report tells about one observation of its agent; infinity: no noise. The files of experiments
+    #: know no infinity: take 1e9 there, whose noise is next to nothing
     epsilon: float = checked(1.0, real_epsilon)
     privacy_delta: float = checked(1e-5, probability)  #: how far that bound may be missed
     #: Y: rewards are clipped to [-Y, Y] before use; most should lie there, and noise grows with it

@@ -61,7 +61,7 @@ class ResidualAgents(DeterminantAgents):
         self.pulls: FloatArray = np.zeros((n, num_arms))
         self.sums: FloatArray = np.zeros((n, num_arms))  # the sums of all own rewards
         self.sent: FloatArray = np.zeros_like(self.moments)  # (n, B, d) what was sent of the sums of psi y
-        self.theta: FloatArray = np.zeros((1, self.blocks, view.constants.dim))  # that of the last synchronisation
+        self.theta: FloatArray = np.zeros((1, self.blocks, view.constants.dim))  # the last common estimate
         self.variance: FloatArray = np.zeros((n, num_arms))  # the prior variances of the residuals
 
     def residuals(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:

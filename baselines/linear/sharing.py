@@ -125,12 +125,14 @@ class AddingServer(ServerSide):
         self.moments: FloatArray | None = None  # (B, d)
 
     def refuses(self, up: Message) -> dict[int, str]:
-        """Matrices that are no sums of psi psi^T of so many pulls, and moments that are too long for them."""
+        """Matrices that the pulls so far can't have summed up to, and moments that are too long for their matrix."""
         found = super().refuses(up)
         if up.kind == "request":
             return found
         assert up.agents is not None
-        rows = np.flatnonzero(~np.isin(up.agents, list(found)))
+        rows: IntArray | slice = slice(None)  # which copies nothing
+        if found:
+            rows = np.flatnonzero(~np.isin(up.agents, list(found)))
         gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
         impossible = absurd_sums(gram, moments, self.constants)
         impossible |= impossible_grams(gram, self.constants, together=self.together)

@@ -1,6 +1,7 @@
 """The reference of the command line, from its parser."""
 
 import argparse
+import textwrap
 
 from markdown_text import words
 
@@ -29,7 +30,13 @@ def pages() -> dict[str, str]:
 def command(name: str, one: argparse.ArgumentParser, level: int = 2) -> str:
     """The section of one command: what it does, its arguments, and examples."""
     text = f"{'#' * level} fedbandit {name}\n\n{words(one.description or '')}\n\n"
-    usage = " ".join(one.format_usage().removeprefix("usage: ").split())
+    usage = textwrap.fill(
+        " ".join(one.format_usage().removeprefix("usage: ").split()),
+        width=88,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     text += f"```text\n{usage}\n```\n\n"
     for group in one._action_groups:
         shown = [action for action in group._group_actions if action.help != argparse.SUPPRESS]

@@ -77,8 +77,9 @@ def index(told: list[Explanation]) -> str:
     menu = "\n".join(f"{short(one.name)} <{slug(one.name)}>" for one in told)
     return f"""# Environments
 
-Each environment has a page with its spaces, rewards and arguments. `fedbandit list environments` shows the same in the
-shell. How the pieces fit together is told in [the model](../../concepts/model.md).
+Each environment has a page with its spaces, rewards and arguments. In the shell, `fedbandit list environments` shows
+all of them, and `fedbandit list Synthetic` explains one.
+How the pieces fit together is told in [the model](../../concepts/model.md).
 
 {table(["id", "what it is"], rows)}
 

@@ -28,8 +28,9 @@ def page(folder: Path) -> str:
 
 {found[1]}
 
-The files were made by `fedbandit league --out results/league`, which also writes a report. On two processors, beside
-other work, it took 602 seconds. To make this page again, copy `league.md`, `league.csv` and `league.png` from there
+The files were made by `fedbandit league --trials 4 --out results/league`, which also writes a report. On two
+processors, beside other work, it took 602 seconds. Without `--trials` there are 3, which take three quarters of that.
+To make this page again, copy `league.md`, `league.csv` and `league.png` from there
 into `docs/results/league`.
 
 ```{{figure}} ../../results/league/league.png

@@ -70,9 +70,3 @@ def parameters(told: Explanation) -> str:
 def heading(told: Explanation) -> str:
     """The first sentence of a description."""
     return told.description.splitlines()[0]
-
-
-def contents(title: str, entries: Iterable[str]) -> str:
-    """A hidden list of pages, which puts them into the menu."""
-    lines = "\n".join(entries)
-    return f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n{lines}\n```\n"

@@ -69,8 +69,9 @@ def index(told: dict[str, Explanation]) -> str:
     listed, menu = "\n".join(parts), "\n".join(name for _, names in kinds(list(told)) for name in names)
     return f"""# Policies
 
-Each policy has a page with its idea, its parameters, what it sends and what is promised. `fedbandit list policies`
-shows the same in the shell. [Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
+Each policy has a page with its idea, its parameters, what it sends and what is promised. In the shell, `fedbandit list
+policies` shows all of them, and `fedbandit list Fed-PECD` explains one.
+[Which policy should I use?](../../how-to/choose-a-policy.md) helps to choose.
 
 {listed}
 
@@ -178,11 +179,8 @@ def form_between_peers(run: Shown) -> tuple[str, str, bool]:
     short = fb.play(run.home.env(policy, steps=100), policy, seed=0, record=True, network=network_of(policy))
     message = [exchange.down for exchange in short.exchanges or () if exchange.down is not None][-1]
     drawn = set(message.arrays) <= set(policy.delivery)
-    return (
-        message.kind,
-        arrays_of(message, rows=2),
-        drawn,
-    )  # what arrives has an axis for the receiver and one for the sender
+    arrays = arrays_of(message, rows=2)  # what arrives has an axis for the receiver and one for the sender
+    return message.kind, arrays, drawn
 
 
 def arrays_of(message: fb.Message, rows: int = 1) -> str:

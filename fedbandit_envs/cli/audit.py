@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         policy = spec.make()
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
-        faults, network = experiment.faults(), experiment.network or None
+        faults, network = experiment.faults(policy), experiment.network or None
         reports = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
         print(f"{spec.label}\n{reports[0] if len(reports) == 1 else _summary(reports)}\n")
         audits += reports
@@ -61,7 +61,12 @@ def _summary(audits: "Sequence[Audit]") -> str:
         held, claimed = sum(row.holds for row in rows), sum(row.claimed for row in rows)
         verdict = f"true in {held} of {len(rows)} trials, claimed in {claimed or 'none'}"
         reasons = list(dict.fromkeys(row.unless for row in rows if not row.claimed and row.unless))
-        verdict += f" ({'; '.join(reasons)})" if reasons else ""
+        others = (
+            f", and {len(reasons) - 1} other reasons"
+            if len(reasons) > 2
+            else "".join(f"; {one}" for one in reasons[1:])
+        )
+        verdict += f" ({reasons[0]}{others})" if reasons else ""
         lines.append(f"{name:<{size}}  {worst.bound:>12.6g}  {worst.measured:>12.6g}  {verdict}")
     return "\n".join(lines)
 

@@ -110,7 +110,7 @@ def _note(what: str, shown: "Collection[str]", results: "Collection[Result]", op
 
 def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", options: argparse.Namespace) -> None:
     """All tables that compare, each with its title and a note on its numbers; the notes of a sweep stand at its end."""
-    from fedbandit_envs.cli.tables import SUMMARY_COLUMNS, show, show_main_columns, show_note
+    from fedbandit_envs.cli.screen import main_columns, show, show_main_columns, show_note
 
     by_steps = ("curves", "comparisons") if options.at is not None else ("comparisons",)
     tables = {  # all of them before the first is shown: one may be refused
@@ -128,12 +128,12 @@ def _show_all(parameters: "Sequence[str]", results: "dict[Point, Result]", optio
             else:
                 show(table)
             if not parameters:
-                show_note(_note(what, SUMMARY_COLUMNS if what == "summary" else table, [result], options))
+                show_note(_note(what, main_columns(table) if what == "summary" else table, [result], options))
             print()
     if parameters:
         for what, table in next(iter(tables.values())).items():
             if table["policy"]:
-                shown = SUMMARY_COLUMNS if what == "summary" else table
+                shown = main_columns(table) if what == "summary" else table
                 show_note(f"{what}: {_note(what, shown, results.values(), options)}")
 
 
@@ -151,7 +151,7 @@ def _show_one(
     options: argparse.Namespace,
 ) -> None:
     """One table as one text; a sweep has the values of its parameters in the first columns."""
-    from fedbandit_envs.cli.tables import show, show_note, show_summary
+    from fedbandit_envs.cli.screen import show, show_note, show_summary
     from fedbandit_envs.experiments.text import selected, stacked, table_text
 
     table = stacked(parameters, tables)
@@ -180,6 +180,7 @@ def _latex(
 ) -> str:
     """One table as LaTeX; a sweep has its rows under titles with the values of its parameters."""
     from fedbandit_envs.experiments.tables import shown_more
+    from fedbandit_envs.experiments.trials import PRIVACY
     from fedbandit_envs.problems.regrets import REGRETS
     from fedbandit_envs.reports import latex
 
@@ -193,4 +194,6 @@ def _latex(
     groups = {title: (table, found) for (title, table), found in zip(titled.items(), compared, strict=True)}
     references = shown_more(next(iter(results.values())))
     regret = REGRETS[options.kind].axis_label
-    return latex.summary_table(groups, names or latex.SUMMARY_COLUMNS, regret=regret, references=references)
+    private = (name for name in PRIVACY if all(name in table for table in tables.values()))
+    shown = names or [*latex.SUMMARY_COLUMNS, *private]
+    return latex.summary_table(groups, shown, regret=regret, references=references)

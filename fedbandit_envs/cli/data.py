@@ -48,8 +48,10 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     """Add what both ways to make a problem share."""
     parser.add_argument("table", metavar="FILE", help="a csv file with a header")
     parser.add_argument("--out", required=True, metavar="FILE", help="the problem, usually with the ending .npz")
-    parser.add_argument("--agents", type=int, metavar="M", help="so many, drawn from the table (default: all)")
-    parser.add_argument("--noise-std", type=float, metavar="S", help="of the rewards (default: that of held-out rows)")
+    parser.add_argument("--agents", type=int, metavar="M", help="the agents drawn from the table (default: all)")
+    parser.add_argument(
+        "--noise-std", type=float, metavar="S", help="noise of the rewards (default: that of held-out rows)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     parser.add_argument("--delimiter", metavar="C", help="between fields (default: found out from the header)")
 
@@ -71,7 +73,7 @@ def _make_problem(options: argparse.Namespace) -> None:
     """Learn a problem from a table, say how well its model fits, and write it to a file."""
     from fedbandit_envs.problems.classification import from_classification
     from fedbandit_envs.problems.ratings import from_ratings
-    from fedbandit_envs.problems.tables import FittedProblem
+    from fedbandit_envs.problems.user_tables import FittedProblem
 
     shared = {
         "num_agents": options.agents,

@@ -23,14 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--agents", type=int, default=20, metavar="M", help="agents (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=2**12, metavar="T", help="steps of a run (default: %(default)s)")
-    parser.add_argument("--trials", type=int, default=4, metavar="N", help="default: %(default)s")
+    parser.add_argument("--trials", type=int, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: %(default)s")
     add_running(parser, out="results/league")
 
 
 def run(options: argparse.Namespace) -> int:
     """Play the league, show its table, and write table, figure and report."""
-    from fedbandit_envs.cli.tables import show
+    from fedbandit_envs.cli.screen import show
     from fedbandit_envs.paper.league import CONTESTS, LEAGUE_SCALE, league
     from fedbandit_envs.protocol.registry import policy_names
     from fedbandit_envs.reports.page import report

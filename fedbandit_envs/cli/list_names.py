@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Explanation(NamedTuple):
-    """What is told about a policy or an environment, by `fedbandit list NAME` and by its page in the documentation."""
+    """What is said about a policy or an environment by `fedbandit list NAME` and by its page in the documentation."""
 
     name: str  #: the policy's name or the environment's id
     needs: str  #: what a policy must be shown; empty for an environment
@@ -84,13 +84,13 @@ def explanation(name: str) -> Explanation:
 
 def _explain(name: str) -> None:
     """Show the docstring of a policy or an environment, and each of its parameters."""
-    told = explanation(name)
-    title = f"{told.name} ({told.needs})" if told.needs else told.name
-    print(f"{title}\n\n{told.description}\n\n{'parameters' if told.parameters else 'no parameters'}")
-    for key, value in told.parameters.items():
+    about = explanation(name)
+    title = f"{about.name} ({about.needs})" if about.needs else about.name
+    print(f"{title}\n\n{about.description}\n\n{'parameters' if about.parameters else 'no parameters'}")
+    for key, value in about.parameters.items():
         print(f"  {key}={value!r}")
-        if key in told.comments:
-            print(f"      {told.comments[key]}")
+        if key in about.comments:
+            print(f"      {about.comments[key]}")
 
 
 def _list_environments() -> None:

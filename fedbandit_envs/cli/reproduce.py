@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute the panels, show the verdicts, and explain those that do not hold."""
-    from fedbandit_envs.cli.tables import show
+    from fedbandit_envs.cli.screen import show
     from fedbandit_envs.paper.grid import NOTE, grid
     from fedbandit_envs.paper.panels import reproduce, verdict_table
     from fedbandit_envs.reports.page import report

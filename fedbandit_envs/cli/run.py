@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the experiment, show its summary, and write the tables of the whole folder into it."""
-    from fedbandit_envs.cli.tables import show_summary
+    from fedbandit_envs.cli.screen import show_summary
     from fedbandit_envs.experiments.folder import finished_runs, locked
     from fedbandit_envs.experiments.log import JsonLines
     from fedbandit_envs.experiments.reservations import Reservations

@@ -49,7 +49,7 @@ _MOST_ADVICE = 2  # lines of advice that are shown: in the other settings they a
 
 def run(options: argparse.Namespace) -> int:
     """Run the sweep, show its table, and draw regret against the parameters."""
-    from fedbandit_envs.cli.tables import show_summary
+    from fedbandit_envs.cli.screen import show_summary
     from fedbandit_envs.experiments.advice import advice
     from fedbandit_envs.experiments.folder import finished_runs
     from fedbandit_envs.experiments.sweeps import grid, point_name, sweep, sweep_table

@@ -17,7 +17,7 @@ from fedbandit_envs.contexts.features import FeatureMap
 from fedbandit_envs.contexts.rewards import RewardLaw, SampledRewards
 from fedbandit_envs.contexts.roots import matrix_root
 
-_CHUNK = 2**20  # the quadrature holds at most so many entries of features at a time
+_CHUNK = 2**20  # the quadrature holds at most this many entries of features at a time
 
 
 class ContextDistribution(ABC):

@@ -45,7 +45,7 @@ class PointMass(ContextDistribution):
 
     def rows(self, index: IntArray | slice) -> "PointMass":
         """The distributions of the agents with these positions, in this order."""
-        return _unchecked(PointMass, points=self.points[index])
+        return unchecked(PointMass, points=self.points[index])
 
     @classmethod
     def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
@@ -122,7 +122,7 @@ class Discrete(ContextDistribution):
 
     def rows(self, index: IntArray | slice) -> "Discrete":
         """The distributions of the agents with these positions, in this order."""
-        return _unchecked(Discrete, support=self.support[index], weights=self.weights[index])
+        return unchecked(Discrete, support=self.support[index], weights=self.weights[index])
 
     @classmethod
     def stacked(cls, parts: Sequence[ContextDistribution]) -> ContextDistribution:
@@ -168,8 +168,8 @@ class Discrete(ContextDistribution):
 _Finite = TypeVar("_Finite", PointMass, Discrete)
 
 
-def _unchecked(kind: type[_Finite], **arrays: FloatArray) -> _Finite:
-    """A distribution of rows of a checked one, which needs no second check."""
+def unchecked(kind: type[_Finite], **arrays: FloatArray) -> _Finite:
+    """A distribution of arrays that have been checked before; they are not copied."""
     part = object.__new__(kind)
     for name, array in arrays.items():
         object.__setattr__(part, name, read_only(array))

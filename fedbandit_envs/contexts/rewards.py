@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedbandit_envs.contexts.distributions import ContextDistribution
     from fedbandit_envs.contexts.finite import Discrete
 
-_CHUNK = 1024  # `SampledRewards` draws so many pulls at a time
+_CHUNK = 1024  # `SampledRewards` draws this many pulls at a time
 
 
 class RewardLaw(Protocol):

@@ -5,7 +5,7 @@ import numpy as np
 from fedbandit_envs.arrays import BoolArray, FloatArray
 from fedbandit_envs.ties import first_largest
 
-_MOST_SWEEPS = 30  # of Jacobi's rotations, which take 5 to 8 for matrices of usual size
+_MOST_SWEEPS = 30  # Jacobi's rotations take 5 to 8 sweeps for matrices of usual size
 
 
 def matrix_root(covariance: FloatArray) -> FloatArray:

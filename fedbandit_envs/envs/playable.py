@@ -46,7 +46,7 @@ class PlayableBlock(Protocol):
         """What the agents know at a step, where contexts change, given any other view of the same agents."""
 
     def resume(self, steps: int, plans: int) -> None:
-        """Go on, right after a reset, as if so many steps and plans had been played."""
+        """Go on, right after a reset, as if `steps` steps and `plans` plans had been played."""
 
 
 class PlayableBandit(PlayableBlock, Protocol):

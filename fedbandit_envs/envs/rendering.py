@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WINDOW = "fedbandit"
-_MOST_ROWS = 40  # a picture shows at most so many agents
-_MOST_LINES = 10  # a text shows at most so many agents
-_MOST_ARMS = 12  # a text lists the pulls of at most so many arms
+_MOST_ROWS = 40  # a picture shows at most this many agents
+_MOST_LINES = 10  # a text shows at most this many agents
+_MOST_ARMS = 12  # a text lists the pulls of at most this many arms
 
 
 def render(

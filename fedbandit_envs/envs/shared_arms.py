@@ -196,7 +196,7 @@ class SharedArmsBandit(ParallelEnv[str, Observation, int]):
         constants = Constants(num_agents, num_arms, 1, self.max_cycles, 1.0, 1.0, 0.5, "fixed")
         randomness = Randomness(derived_seed(self.episode_seed, Stream.POLICY), Stream.POLICY, num_agents)
         psi = mu.expected_features(feature_map)
-        place = np.repeat(np.arange(num_arms), self.truth.best_loads)  # of those for whom there is room
+        place = np.repeat(np.arange(num_arms), self.truth.best_loads)  # an entry for each agent that finds room
         truth = np.eye(num_arms)[np.resize(place, num_agents)] if observe == "truth" else None
         return View(constants, np.arange(num_agents), mu, feature_map, psi, randomness, truth)
 

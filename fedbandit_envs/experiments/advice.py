@@ -11,7 +11,7 @@ from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.policy import Policy
 
 _NEAR = 1.01  # a scale of noise that is rounded to three digits is still the right one
-_FAR = 2.0  # widths for noise that is so many times larger than it is here cost four times the steps
+_FAR = 2.0  # widths for noise that is this many times larger than the true noise cost four times the steps
 _LONG = 22  # runs of more than two to this power steps take hours
 
 
@@ -65,7 +65,7 @@ def _remedy(policy: Policy, constants: Constants, gap: float, needed: int) -> st
     sigma, noise = getattr(policy, "sigma", None), constants.noise_std
     if isinstance(sigma, (int, float)) and sigma > _FAR * noise > 0:
         return f"Its widths assume sigma = {sigma:g}, the noise here is {noise:.3g}: try sigma={noise:.3g}."
-    # Four times as long, as a power of two: then most steps are played after the arms have been told apart.
+    # Four times as long, as a power of two: then most steps are played once the best arms are known.
     enough = math.ceil(math.log2(4 * needed))
     reason = f"Gaps here are about {gap:.2g}, for which it needs about {needed:,} steps; "
     if enough > _LONG:

@@ -6,7 +6,9 @@ on the same problem: 1 is as bad as the reference, 0 is perfect. The reference i
 The measures are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (2021),
 turned round, because a low regret is good. Intervals are stratified bootstraps of 95 %: trials are drawn anew within
 each problem. They say how the numbers vary with the trials, on these problems and with this reference; other problems
-may differ. They are good from about five trials on each problem.
+may differ. Where regrets have a gamma distribution of shape 4, such an interval of the interquartile mean holds the
+truth in 91, 86 and 93 of 100 cases with five trials on each of 1, 2 and 5 problems, and in 94, 91 and 94 with ten. With
+two trials it would be 50 to 80, so there are no intervals with fewer than five.
 
 >>> from fedbandit_envs import Experiment, run
 >>> def result(gap):
@@ -31,6 +33,7 @@ from fedbandit_envs.seeding import generator
 from fedbandit_envs.validation import one_of, real_array
 
 DRAWS = 2000  # bootstrap samples
+FEWEST = 5  # trials on each problem, without which there is no interval
 THRESHOLDS = tuple(step / 20 for step in range(31))  # where a performance profile is read: 0 to 1.5 times the reference
 _SEED = 20240229  # the same trials give the same intervals
 
@@ -79,14 +82,14 @@ def stratified_bootstrap(
     """The 95 % interval of a statistic by drawing trials anew, within each problem.
 
     Of n trials n - 1 are drawn, with replacement: a mean then varies as much as it should (Rao and Wu 1988), while n
-    draws would give too narrow intervals when trials are few. With one trial both ends are NaN.
+    draws would give too narrow intervals when trials are few. With fewer than `FEWEST` trials both ends are NaN.
 
     Args:
         values: (problems, trials, ...); what belongs to one trial stays together.
         statistic: takes such an array and returns a number, or an array of numbers with an interval each.
     """
     problems, trials = values.shape[:2]
-    if trials < 2:
+    if trials < FEWEST:
         missing = np.full(np.shape(statistic(values)), np.nan)
         return missing, missing
     drawn = generator(_SEED).integers(trials, size=(DRAWS, problems, trials - 1))
@@ -109,6 +112,10 @@ def normalised(
     if not results:
         raise ValueError("results: expected a result for each problem, got none")
     labels = next(iter(results.values())).labels
+    if reference == "Uniform" and reference not in labels:  # the default, which the user may not have heard of
+        raise ValueError(
+            f"reference: expected one of {', '.join(labels)}, got 'Uniform'; add that policy, or name another"
+        )
     one_of("reference", reference, labels)
     numbers = {problem: len(result.trials) for problem, result in results.items()}
     if len(set(numbers.values())) > 1:
@@ -188,7 +195,8 @@ def performance_profiles(
 def improvements(results: Mapping[str, Result], reference: str = "Uniform", kind: str = "regret") -> Columns:
     """The probability that a policy has less regret than another, a row for each pair.
 
-    Dividing by the reference does not change it.
+    Dividing by the reference does not change it. Where all runs agree the interval has no width: the bootstrap cannot
+    know of runs that were never seen, so this does not mean that the next run will agree.
 
     Args:
         results: a result for each problem, by its name. All have the same policies and the same number of trials.

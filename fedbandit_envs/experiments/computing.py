@@ -203,16 +203,16 @@ def compute(works: Mapping[str, Work], workers: Executor, callbacks: Sequence[Ca
         ThreadPoolExecutor(_WRITERS) as writers,
         progress_bar(len(jobs)) as progress,
     ):
-        start, told = time.monotonic(), False
+        start, announced = time.monotonic(), False
         while jobs:
             before = sum(len(work.missing(trial)) for work, trial in jobs)
             for work, trial in _computed(works, workers, writers, jobs, callbacks, timeout):
                 progress.update(not work.missing(trial))
             jobs = [(work, trial) for work, trial in jobs if work.missing(trial)]
             if sum(len(work.missing(trial)) for work, trial in jobs) == before:
-                if not told and time.monotonic() - start > _SILENT:
+                if not announced and time.monotonic() - start > _SILENT:
                     print(f"waiting for {len(jobs)} trials that other processes compute", file=sys.stderr)
-                    told = True
+                    announced = True
                 time.sleep(_PAUSE)
 
 

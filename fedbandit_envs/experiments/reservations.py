@@ -23,6 +23,7 @@ HEARTBEAT = 30.0  # seconds between two renewals
 SILENCE = 300.0  # seconds without a renewal after which a process on another machine is taken to be dead
 THREAD = "renews reservations"  # the name of the thread that does so
 _SILENT = 2.0  # seconds that are waited for others before a word is said
+_PAUSES = 0.02, 1.0  # the first and the longest pause, in seconds, between two looks: looks cost a shared disk much
 _SUFFIX = ".reserved-"
 _MOST_BYTES = 10_000  # a reservation is far smaller
 
@@ -98,16 +99,29 @@ class Reservations:
 
 
 def wait_for(reservations: Reservations, target: Path, seconds: float = SILENCE + 60) -> None:
-    """Reserve a target as soon as others give it back."""
-    start, told = time.monotonic(), False
+    """Reserve a target as soon as others give it back; each of them is waited for `seconds` at most."""
+    start = since = time.monotonic()
+    holders, announced, pause = _holders(target), False, _PAUSES[0]
     while not reservations.take(target):
-        waited = time.monotonic() - start
-        if waited > seconds:
+        now = time.monotonic()
+        if (present := _holders(target)) != holders:  # many jobs may wait in a row: only one that hangs ends the wait
+            holders, since = present, now
+        if now - since > seconds:
             raise TimeoutError(f"{target}: expected others to be done with it within {seconds:g} s, got no end")
-        if waited > _SILENT and not told:
+        if now - start > _SILENT and not announced:
             print(f"waiting for another process that uses {target}", file=sys.stderr)
-            told = True
-        time.sleep(0.02)
+            announced = True
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSES[1])
+
+
+def _holders(target: Path) -> list[bytes]:
+    """What the reservations of a target say at this moment: it changes with the process that has it."""
+    said = []
+    for file in sorted(target.parent.glob(f"{target.name}{_SUFFIX}*")):
+        with contextlib.suppress(OSError, StoredFileError):
+            said.append(read_whole(file, _MOST_BYTES))
+    return said
 
 
 def _create_with(file: Path, text: str) -> bool:
@@ -186,8 +200,8 @@ def _holder(content: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(holder, dict):
         return None
-    pid, told = holder.get("pid"), [holder.get("machine"), holder.get("started")]
-    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in told)
+    pid, texts = holder.get("pid"), [holder.get("machine"), holder.get("started")]
+    whole = isinstance(pid, int) and not isinstance(pid, bool) and all(isinstance(one, str) and one for one in texts)
     return holder if whole else None
 
 

@@ -12,14 +12,15 @@ from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.folder import make_folder
 from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.tables import LEDGER, TABLES, WITH_STEPS
-from fedbandit_envs.experiments.text import Columns, table_cells, typed, write_table
+from fedbandit_envs.experiments.text import Columns, aligned, html_table, selected, typed, write_table
 from fedbandit_envs.experiments.trials import PRIVACY, STATES, Record, curve_names
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
 
 _LONG = ("agents", "paths")  # tables too long for text files that nobody asked for
-_SHOWN_IN_NOTEBOOKS = ("policy", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share", "scalars_up")
+_SHOWN = ("policy", "regret", "regret_low", "regret_high", "worst_agent", "wrong_share", "scalars_up")
+_METHOD = "low and high: Student's 95 % interval of the mean regret"
 
 
 class Result:
@@ -60,7 +61,12 @@ class Result:
         return f"Result({len(self.records)} of {self.experiment.trials} trials of {self.experiment!r})"
 
     def __str__(self) -> str:
-        return "\n".join([repr(self), *self.notes])
+        return "\n".join([repr(self), aligned(self._shown()), _METHOD, *self.notes])
+
+    def _shown(self) -> Columns:
+        """The columns of the summary that matter most."""
+        summary = self.table()
+        return selected(summary, (*_SHOWN, *(name for name in PRIVACY if name in summary)))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -69,15 +75,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The summary as a table, which a notebook shows when the result is the value of a cell."""
-        summary = self.table()
-        names, *rows = table_cells({name: summary[name] for name in _SHOWN_IN_NOTEBOOKS})
-        lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
-        lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
         trials = f"{len(self.records)} of {self.experiment.trials} trials"
-        about = f"{self.experiment.environment}, {trials}; low and high: Student's 95 % interval of the mean regret"
-        caption = f"<caption>{escape(about)}</caption>"
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table>{caption}{''.join(f'<tr>{line}</tr>' for line in lines)}</table>{notes}"
+        table = html_table(self._shown(), f"{self.experiment.environment}, {trials}; {_METHOD}")
+        return table + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
 
     @property
     def labels(self) -> list[str]:

@@ -42,6 +42,19 @@ def summary(result: "Result", kind: str, times: Times) -> Columns:
     return _columns(rows) | _privacy(result)
 
 
+def columns_of_some(columns: Columns) -> list[str]:
+    """The columns of a summary that few policies need: how many agents take part, and what recommended arms cost.
+
+    >>> columns_of_some({"agents": [9, 9], "admitted": [6.0, 9.0], "wrong_recommended": [0.5, math.nan]})
+    ['admitted', 'simple_regret', 'wrong_recommended']
+    >>> columns_of_some({"agents": [9], "admitted": [9.0], "wrong_recommended": [math.nan]})
+    []
+    """
+    waiting = any(admitted < agents for admitted, agents in zip(columns["admitted"], columns["agents"], strict=True))
+    recommended = any(value == value for value in columns["wrong_recommended"])  # NaN: nothing is recommended
+    return ["admitted"] * waiting + ["simple_regret", "wrong_recommended"] * recommended
+
+
 def _privacy(result: "Result") -> Columns:
     """The budgets of the policies, if any of them is private; NaN for those that promise nothing."""
     budgets = [result.privacy(label) for label in result.labels]

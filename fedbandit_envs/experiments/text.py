@@ -5,13 +5,14 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedbandit_envs.experiments.folder import write_whole
-from fedbandit_envs.validation import needs, one_of
+from fedbandit_envs.validation import needs, one_of, visible
 
 Columns = dict[str, list[Any]]  # a table: each column by its name, all of the same length
 FORMS = {".csv": "csv", ".json": "json", ".md": "markdown"}
@@ -74,6 +75,22 @@ def table_cells(columns: Columns) -> list[list[str]]:
     written = cell_formats(columns)
     cells = [[written[name](value) for value in values] for name, values in columns.items()]
     return [list(columns), *(list(row) for row in zip(*cells, strict=True))]
+
+
+def aligned(columns: Columns) -> str:
+    """A table as lines of aligned columns; a line break inside a cell is shown as \\n."""
+    rows = [[visible(cell) for cell in row] for row in table_cells(columns)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(columns: Columns, caption: str) -> str:
+    """A table as HTML."""
+    names, *rows = table_cells(columns)
+    lines = ["".join(f"<th>{escape(name)}</th>" for name in names)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    return f"<table><caption>{escape(caption)}</caption>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def cell_formats(columns: Columns) -> dict[str, Callable[[Any], str]]:

@@ -62,7 +62,7 @@ def _play(experiment: Experiment, place: int, seed: int, audit: bool) -> Record:
     problem = problem_class(experiment.environment)
     environment = _environment(experiment.environment, arguments, observe_for(policy), problem, get_ident())
     network = experiment.network or None
-    how: dict[str, Any] = {"faults": experiment.faults(), "network": network}
+    how: dict[str, Any] = {"faults": experiment.faults(policy), "network": network}
     if experiment.shards:
         how |= {"shards": experiment.shards, "executor": experiment.shards_on}
     history = play(environment, policy, seed=seed, record=audit, **how)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedbandit_envs.federation.network import FederationError, enter_private_network, listens
+from fedbandit_envs.federation.isolation import FederationError, enter_private_network, listens
 from fedbandit_envs.federation.programs import Programs, free_ports
 from fedbandit_envs.federation.settings import Config, write_app, write_toml
 from fedbandit_envs.threads import ONE_THREAD_ENVIRONMENT

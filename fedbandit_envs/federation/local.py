@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fedbandit_envs.federation.isolation import FederationError
 from fedbandit_envs.federation.launch import client_folder, start
-from fedbandit_envs.federation.network import FederationError
 from fedbandit_envs.federation.programs import Programs, runs
 from fedbandit_envs.federation.record import collected
 from fedbandit_envs.federation.settings import Settings

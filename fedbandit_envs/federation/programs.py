@@ -166,7 +166,7 @@ def runs(pid: int) -> bool:
 
 
 def free_ports(number: int, host: str = "127.0.0.1") -> list[int]:
-    """The numbers of so many TCP ports on which no program listens now."""
+    """The numbers of `number` TCP ports on which no program listens now."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for one in sockets:

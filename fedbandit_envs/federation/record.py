@@ -13,10 +13,10 @@ from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.problems.regrets import all_gaps
 from fedbandit_envs.problems.segments import summed_regrets
 from fedbandit_envs.rounds.checkpoints import Marks
+from fedbandit_envs.rounds.count_tables import CountTables
 from fedbandit_envs.rounds.faults import faults_from_tree
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.rounds.tables import CountTables
 
 
 def collected(settings: Settings, folder: Path) -> History:

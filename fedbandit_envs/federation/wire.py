@@ -24,7 +24,7 @@ _HEADER = "header"
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u8", "<u4", "|b1", "|i1", "|u1")
 _MOST_AXES = 8
 _MOST_ARRAYS = 64  # the most arrays of one message
-_LONGEST_HEADER = 4  # the header of many messages may be so many times as long as the largest message
+_LONGEST_HEADER = 4  # the header of many messages may be this many times as long as the largest message
 _LONGEST_NAME = 100  # the most characters of a kind or of an array's name
 
 
@@ -47,7 +47,7 @@ class Transport(Protocol):
 
 
 def most_bytes(constants: Constants, agents: int) -> int:
-    """The largest message, in bytes of memory, that is accepted from or for so many agents.
+    """The largest message, in bytes of memory, that is accepted from or for `agents` agents.
 
     It is eight times the second moments of every arm, and a megabyte: far more than any policy here sends, and too
     little to do harm.

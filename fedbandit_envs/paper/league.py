@@ -53,7 +53,7 @@ CONTESTS: Mapping[str, Contest] = {
 
 @dataclass(frozen=True)
 class LeagueScale:
-    """How large the league is. With the defaults, trials take 15 minutes of one processor: with two, less than ten."""
+    """How large the league is. With the defaults, it takes less than ten minutes on two processors."""
 
     agents: int = 20  #: the number of agents, M
     steps: int = 2**12  #: the number of steps, T
@@ -75,7 +75,7 @@ class League:
 
 def league(
     out: str | Path,
-    trials: int = 4,
+    trials: int = 3,
     executor: str | Executor = "processes",
     *,
     seed: int = 0,

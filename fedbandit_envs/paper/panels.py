@@ -108,7 +108,7 @@ def experiment(
         error: "classical" or "berkson", the kind of context error.
         context_std: the standard deviation of the context error.
         width: the factor of all confidence widths.
-        audited: the runs of the first so many trials are checked against theory.
+        audited: how many trials, from the first on, are checked against theory.
         compiled: whether the policies run with `compiled=True`.
 
     >>> experiment("movielens", 50, trials=3).arguments["noise_std"]

@@ -10,7 +10,7 @@ from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.finite import PointMass
 from fedbandit_envs.contexts.gaussian import Gaussian
-from fedbandit_envs.problems.tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
+from fedbandit_envs.problems.user_tables import FittedProblem, check_lengths, column, names_of, numbers, read_columns
 from fedbandit_envs.validation import real_number, whole_number
 
 _HELD_OUT = 0.2  # the part of the rows on which the model is tried
@@ -152,7 +152,7 @@ def _check_enough(rows: int, dim: int, arms: Sequence[str]) -> None:
 
 
 def _agents(rows: int, num_agents: int | None, rng: np.random.Generator) -> IntArray:
-    """The rows that are agents, in their order: so many of them, or all."""
+    """The rows that are agents, in their order: `num_agents` of them, or all."""
     if num_agents is None:
         return np.arange(rows)
     if whole_number("num_agents", num_agents, at_least=1) > rows:

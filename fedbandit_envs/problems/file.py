@@ -57,7 +57,7 @@ def save_problem(
     problems give equal bytes. An older file of that name is replaced.
 
     Args:
-        path: The file, usually with the ending .npz. Its folder must exist.
+        path: The file, usually with the ending .npz. Its folder is made if it is not there.
         theta: (K, d) the parameters of the arms.
         features: (M, K, d) features that are known exactly. Give either these or `contexts`.
         contexts: mu, the distribution of the hidden contexts: a PointMass, a Gaussian or a Discrete.
@@ -68,7 +68,7 @@ def save_problem(
 
     Raises:
         ValueError: This is no problem, or one that holds code of your own, which a file of arrays can't.
-        OSError: The file can't be written. Its folder is made if it is not there.
+        OSError: The file can't be written.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.npz"

@@ -15,7 +15,7 @@ from fedbandit_envs.problems.instance import BanditInstance
 from fedbandit_envs.seeding import Randomness, Stream
 from fedbandit_envs.validation import real_number, whole_number
 
-_FORECASTS = 10**9  # any of so many forecasts exceeds the largest norm L with a probability of one in a million
+_FORECASTS = 10**9  # the chance that any of this many forecasts exceeds the largest norm L is one in a million
 
 
 @dataclass(frozen=True)

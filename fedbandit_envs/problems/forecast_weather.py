@@ -67,7 +67,7 @@ class Climate:
         return float(np.sqrt((1 - self.persistence**2) * self.skill))
 
     def longest(self, forecasts: int, chance: float = 1e-6) -> float:
-        """A norm that the expected weather of none of so many forecasts exceeds, but with a small probability.
+        """A norm that no expected weather exceeds in `forecasts` forecasts, except with a small probability.
 
         Weather has no bounds, and policies ask for one. By Laurent and Massart (2000), a chi-square number with V
         degrees of freedom exceeds V + 2 sqrt(V x) + 2 x with a probability of at most e^-x.

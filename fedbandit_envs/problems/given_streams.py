@@ -30,11 +30,11 @@ class GivenStream:
         """Known features: an array (segments, M, K, d), or a function of the segment that returns (M, K, d)."""
         if callable(features):
 
-            def told(number: int) -> ContextDistribution:
+            def law(number: int) -> ContextDistribution:
                 table = real_array(f"features({number})", features(number), ("agents", *shape))
                 return PointMass(table.reshape(len(table), -1))
 
-            return cls(told, None)
+            return cls(law, None)
         array = real_numbers("features", features, "of shape (segments, agents, arms, dim)")
         if array.ndim != 4 or array.shape[2:] != shape or not array.size:
             expected = ", ".join(map(str, shape))
@@ -49,14 +49,14 @@ class GivenStream:
         """Hidden contexts: a list of distributions, one per segment, or a function that returns them."""
         if callable(contexts):
 
-            def told(number: int) -> ContextDistribution:
+            def law(number: int) -> ContextDistribution:
                 try:
                     made = contexts(number)
                 except ValueError as error:  # the function may make a distribution of numbers that are none
                     raise ValueError(f"contexts({number}): {error}") from error
                 return _checked_distribution(f"contexts({number})", made)
 
-            return cls(told, None)
+            return cls(law, None)
         if not isinstance(contexts, Sequence) or not len(contexts):
             raise ValueError(
                 "contexts: expected a list of distributions, one per segment, or a function of the segment's number, "

@@ -8,7 +8,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray, immutable, read_only, short_repr
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap
-from fedbandit_envs.contexts.finite import PointMass
+from fedbandit_envs.contexts.finite import PointMass, unchecked
 from fedbandit_envs.contexts.rewards import BernoulliRewards, GaussianRewards, RewardLaw
 from fedbandit_envs.problems.instance_checks import check_kinds, check_norms, check_observed
 from fedbandit_envs.problems.regrets import kind_of_regret
@@ -16,7 +16,7 @@ from fedbandit_envs.protocol.knowledge import LONGEST_HORIZON, Constants, View
 from fedbandit_envs.seeding import Randomness
 from fedbandit_envs.validation import one_of, real_array, real_number, true_or_false, whole_number
 
-_ROUNDING = 1e-9  # guarantees may be missed by so much; a Bernoulli mean so near to [0, 1] is drawn as 0 or 1
+_ROUNDING = 1e-9  # guarantees may be missed by this much; a Bernoulli mean this close to [0, 1] is drawn as 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ class BanditInstance:
         check_observed(observe, self.context)
         if observe != "context" or self.contexts is None:
             return self.distribution, self.psi
-        return PointMass(self.contexts), self.phi
+        return unchecked(PointMass, points=self.contexts), self.phi
 
     def constants(self, horizon: int, observe: str = "distribution") -> Constants:
         """The public constants of the whole problem.

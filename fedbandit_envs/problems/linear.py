@@ -53,7 +53,7 @@ class Linear:
     same_arms: bool = False  #: whether all agents have the same psi
     theta_bound: float | None = None  #: a bound of the norms of theta
     context_proxy: float | None = None  #: a variance proxy of <theta_a, phi(a, c) - psi_a>
-    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
+    change_every: int | None = None  #: steps until contexts are new; None: never, or 1 if "streaming"
     _given_stream: GivenStream | None = field(init=False, repr=False, default=None)
     _parts: tuple[FloatArray, FeatureMap, ContextDistribution] = field(init=False, repr=False)
 

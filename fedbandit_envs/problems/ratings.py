@@ -11,7 +11,7 @@ from fedbandit_envs.contexts.gaussian import Gaussian
 from fedbandit_envs.problems.context_error import USUAL_STD
 from fedbandit_envs.problems.factorisation import balanced, k_means, masked_nmf
 from fedbandit_envs.problems.households import households
-from fedbandit_envs.problems.tables import (
+from fedbandit_envs.problems.user_tables import (
     FittedProblem,
     check_lengths,
     column,
@@ -210,7 +210,7 @@ def _check_enough(cells: _Cells, num_arms: int, dim: int) -> None:
 
 
 def _enough_items(items: FloatArray, num_arms: int) -> int:
-    """`num_arms`, if the items have so many different vectors."""
+    """`num_arms`, if the items have at least that many different vectors."""
     different = len(np.unique(items, axis=0))
     if different < num_arms:
         raise ValueError(f"num_arms: expected at most {different}, as many as items that differ, got {num_arms}")

@@ -95,7 +95,7 @@ class DrawnAnew:
     """A stream whose segments are independent: each block has generators of its own."""
 
     seed: int  #: the seed of the episode
-    #: draws the mu and the contexts of so many segments, from two generators: for mu and for what is hidden
+    #: draws mu and the contexts of a number of segments, from two generators: for mu and for what is hidden
     draw: Callable[[int, np.random.Generator, np.random.Generator], tuple[ContextDistribution, FloatArray | None]]
 
     def block(self, number: int, size: int) -> tuple[ContextDistribution, FloatArray]:

@@ -40,7 +40,7 @@ class Synthetic:
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
     context: str = "fixed"  #: "fixed", "resampled" at each pull, or "streaming": fresh features at each step
     noise_std: float = 1.0  #: standard deviation of the rewards' noise
-    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
+    change_every: int | None = None  #: steps until contexts are new; None: never, or 1 if "streaming"
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)
@@ -102,7 +102,7 @@ class Synthetic:
     def _drawn(
         self, segments: int, rng: np.random.Generator, context_rng: np.random.Generator
     ) -> tuple[Gaussian, FloatArray | None]:
-        """mu and the hidden contexts of so many segments, segment after segment."""
+        """mu and the hidden contexts of `segments` segments, segment after segment."""
         base = self._features(rng, segments * self.num_agents).reshape(segments * self.num_agents, -1)
         return around(base, self.context_std, self.error, within_segment(self.context), context_rng)
 

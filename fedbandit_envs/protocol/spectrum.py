@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import IntArray
 
-_DENSE = 1000  # up to so many agents all eigenvalues are computed
+_DENSE = 1000  # up to this many agents all eigenvalues are computed
 _DIGITS = 12  # decimals that are the same on every CPU: what policies decide must not depend on the others
 _BESIDE_ONE = 1 + 1e-9  # the shift: near the largest eigenvalue, 1, and never an eigenvalue itself
 

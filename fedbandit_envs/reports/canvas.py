@@ -94,7 +94,7 @@ def blank(
 
 
 def place(axes: Axes | None, size: tuple[float, float] | None, entries: int) -> tuple[Figure, Axes]:
-    """The given axes and their figure, or a new figure with room for a legend of so many entries."""
+    """The given axes and their figure, or a new figure with room for a legend of `entries` entries."""
     if axes is not None:
         figure = axes.get_figure(root=True)
         assert figure is not None
@@ -172,7 +172,7 @@ def fit_to_width(axes: Axes) -> None:
 
 
 def number_axis(axis: Axis, most: int) -> None:
-    """Label at most so many ticks of an axis."""
+    """Label at most `most` ticks of an axis."""
     scale = axis.get_scale()
     if scale == "log":
         axis.set_major_locator(LogLocator(numticks=most))

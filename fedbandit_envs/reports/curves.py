@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import policy_class, policy_names
 from fedbandit_envs.reports.canvas import LOG_AXES, legend, place
-from fedbandit_envs.reports.series import Size, band_note, chosen, finish, heading, line, looks, with_start
+from fedbandit_envs.reports.series import Size, band_note, chosen, drawn_steps, finish, heading, line, looks, with_start
 from fedbandit_envs.reports.styles import styles
 from fedbandit_envs.rounds.history import History
 from fedbandit_envs.validation import one_of
@@ -61,8 +62,8 @@ def _regret_of_a_run(
     """The curve of one run: the mean over its agents, and around it the range of all agents."""
     figure, axes = place(axes, size, 1)
     name = _name_of(history.policy)
-    steps = np.array([0, *history.steps])
-    every = np.concatenate([np.zeros((1, history.constants.num_agents)), history.regret(kind)])
+    steps = drawn_steps(history.steps)
+    every = _between(steps, history.steps, history.regret(kind))
     look = styles([name])[name]
     (drawn,) = axes.plot(steps, every.mean(axis=1), markevery=max(1, len(steps) // 8), label=name, **look)
     axes.fill_between(steps, every.min(axis=1), every.max(axis=1), color=look["color"], alpha=0.2, linewidth=0)
@@ -72,6 +73,15 @@ def _regret_of_a_run(
     finish(axes, "step $t$", REGRETS[kind].axis_label, title, log)
     legend(axes, {name: drawn}, "line: mean over agents\nband: from the best to the worst agent")
     return figure
+
+
+def _between(steps: IntArray, checkpoints: IntArray, values: FloatArray) -> FloatArray:
+    """(S, M) curves that begin with 0 and have `values` (C, M) at the checkpoints: straight lines between them."""
+    known = np.concatenate([[0], checkpoints])
+    values = np.concatenate([np.zeros((1, values.shape[1])), values])
+    after = np.maximum(1, np.searchsorted(known, steps))
+    share = ((steps - known[after - 1]) / (known[after] - known[after - 1]))[:, None]  # (S, 1) of the way to the next
+    return (1 - share) * values[after - 1] + share * values[after]
 
 
 def _name_of(policy: Policy) -> str:

@@ -84,6 +84,7 @@ PARAMETER_NAMES = {
     "noise_std": "standard deviation of the noise",
     "max_cycles": "horizon $T$",
     "dropout": "probability that a report is lost",
+    "edge_dropout": "probability that an edge fails",
     "attackers": "share of agents that report falsely",
 }
 

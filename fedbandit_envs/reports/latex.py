@@ -54,8 +54,8 @@ def summary_table(
 ) -> str:
     """The summaries of one or several results as one LaTeX table.
 
-    In each group the lowest mean regret is bold, and policies that can't be told from it are marked. The caption says
-    by which rule.
+    In each group the lowest mean regret is bold, and policies that can't be distinguished from it are marked. The
+    caption says by which rule.
 
     Args:
         groups: for each result its summary and its comparisons, by a title that stands above its rows; an empty title

@@ -4,15 +4,16 @@ import platform
 from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbandit_envs.experiments.advice import advice_about
 from fedbandit_envs.experiments.results import Result
-from fedbandit_envs.experiments.tables import shown_more
+from fedbandit_envs.experiments.tables import columns_of_some, shown_more
 from fedbandit_envs.experiments.text import Columns
+from fedbandit_envs.experiments.trials import PRIVACY
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.registry import policy_names
 from fedbandit_envs.reports import plotting
@@ -32,7 +33,7 @@ _ARMS_AND_COMMUNICATION = (
     *("policy", "time_to_settle", "wrong_share", "active_arms"),
     *("scalars_up", "scalars_down", "scalars_peer", "bytes_up", "bytes_down", "bytes_peer", "rounds"),
 )
-_FEW = 5  # more policies have so many pairs that their table is folded
+_FEW = 5  # with more policies there are many pairs, so their table is folded
 SCALES = {"linear": "", "logarithmic": "xy"}
 
 
@@ -141,7 +142,13 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
     summary = result.table()
     caption = "Arms of an agent and communication of all agents: means over trials at the end; time to settle: median"
     names = [name for name in _ARMS_AND_COMMUNICATION if not name.endswith("_peer") or any(summary[name])]
+    if all(name in summary for name in PRIVACY):
+        names += PRIVACY
+        caption += "; epsilon and privacy_delta: the budget that all reports of an agent keep together"
     shown.append(table({name: summary[name] for name in names}, caption, colours))
+    if some := columns_of_some(summary):
+        caption = "Agents that take part, and recommended arms: means over trials at the end"
+        shown.append(table({name: summary[name] for name in ("policy", *some)}, caption, colours))
     how = (
         "Each row is a policy; low and high are the ends of Student's 95 % interval of its mean regret over trials. "
         "Click a heading to sort."
@@ -252,7 +259,12 @@ def audit_section(result: Result) -> str:
         "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
         "run; where contexts are hidden some claims are not made, and are measured only."
     )
-    return section("audits", "Claims of theory", how, table(audits, "Claims in audited runs", colours_of(result)))
+    reasons = []
+    for label in result.labels:
+        unless = (row["unless"] for found in result.claims(label).values() for row in found if not row["claimed"])
+        reasons += [f"{label}: a claim is not made where, for example, {reason}." for reason in islice(unless, 1)]
+    shown = table(audits, "Claims in audited runs", colours_of(result))
+    return section("audits", "Claims of theory", how, shown, facts(reasons))
 
 
 def settings_section(results: Mapping[str, Result]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.statistics import Band, student_band
 from fedbandit_envs.reports.canvas import defaults, fit_to_width, fitting_label, number_axes, scale_axes, start_at_zero
@@ -73,16 +73,20 @@ def looks(result: Result) -> dict[str, dict[str, Any]]:
     return styles(result.labels, [spec.name for spec in result.experiment.policies])
 
 
-def with_start(result: Result, label: str, name: str) -> tuple[FloatArray, FloatArray]:
+def with_start(result: Result, label: str, name: str) -> tuple[IntArray, FloatArray]:
     """The curve with its beginning at step 0, at its checkpoints, and at steps between them.
 
     A plan's pulls are taken to be spread evenly over its steps, so that lines between checkpoints are straight. On a
     logarithmic axis a straight line is a curve, which takes some points to draw.
     """
-    checkpoints = result.steps(label)
-    between = np.geomspace(1, checkpoints[-1], _POINTS_BETWEEN).astype(np.int64)
-    steps = np.unique(np.concatenate([[0], between, checkpoints]))
+    steps = drawn_steps(result.steps(label))
     return steps, result.curve(label, name, steps)
+
+
+def drawn_steps(checkpoints: IntArray) -> IntArray:
+    """The steps at which a curve is drawn: its beginning, its checkpoints, and steps between them."""
+    between = np.geomspace(1, checkpoints[-1], _POINTS_BETWEEN).astype(np.int64)
+    return np.unique(np.concatenate([[0], between, checkpoints]))
 
 
 def chosen(result: Result, order: Sequence[str] | None) -> list[str]:

@@ -10,8 +10,8 @@ from fedbandit_envs.problems.segments import Segment, summed_regrets
 from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import AgentSide
 from fedbandit_envs.protocol.pull_tables import places
+from fedbandit_envs.rounds.count_tables import CountTables
 from fedbandit_envs.rounds.history import checkpoint_times
-from fedbandit_envs.rounds.tables import CountTables
 
 
 class Marks(NamedTuple):

@@ -13,9 +13,9 @@ from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message, State
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.rounds.count_tables import CountTables, StackedTables
 from fedbandit_envs.rounds.faults import Fault
 from fedbandit_envs.rounds.ledger import Ledger
-from fedbandit_envs.rounds.tables import CountTables, StackedTables
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ from fedbandit_envs.protocol.steps import StepAgents
 from fedbandit_envs.rounds.blocks import AgentBlocks
 from fedbandit_envs.rounds.checkpoints import Checkpoints, Marks
 from fedbandit_envs.rounds.checks import check_changes, check_counted_steps
+from fedbandit_envs.rounds.count_tables import CountTables, StackedTables
 from fedbandit_envs.rounds.stepping import decides_by_steps, play_on, stepped
-from fedbandit_envs.rounds.tables import CountTables, StackedTables
 from fedbandit_envs.rounds.turn import Turn, carry_out, play_turn
 
 

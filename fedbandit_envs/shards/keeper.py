@@ -10,9 +10,10 @@ from fedbandit_envs.shards.hosts import Host, HostKind, ShardLost
 from fedbandit_envs.shards.journal import Journal
 from fedbandit_envs.shards.packing import Parts, packed, unpacked
 
-# A shard is saved after so many requests, so that a new one has no more than that to catch up on, ...
+# A shard is saved after this many requests: a new shard then has no more than these to catch up on.
 _SAVED_EVERY = 1000
-# ... or after so many bytes of them, or this multiple of the last snapshot if that is more: disks are finite, too.
+# A shard is also saved when its requests take this many bytes, or this multiple of the last snapshot if that is more,
+# because disks are finite, too.
 _SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS = 64 * 2**20, 2
 _MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the run gives up
 
@@ -49,7 +50,7 @@ class Keeper:
         self._open().send(request)
 
     def _long(self) -> bool:
-        """Whether so much has come since the last snapshot that a new one is due."""
+        """Whether enough has come since the last snapshot to make a new one."""
         most = max(_SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS * self._snapshot)
         return len(self._journal) >= _SAVED_EVERY or self._journal.size - self._snapshot > most
 

@@ -17,9 +17,9 @@ from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan, Feedback
 from fedbandit_envs.protocol.policy import AgentSide, Policy, hidden_for, partner_of
 from fedbandit_envs.rounds.checkpoints import Marks
+from fedbandit_envs.rounds.count_tables import CountTables, StackedTables
 from fedbandit_envs.rounds.part import Kept
 from fedbandit_envs.rounds.state import in_order, numbered
-from fedbandit_envs.rounds.tables import CountTables, StackedTables
 from fedbandit_envs.rounds.turn import Turn
 from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind

@@ -84,7 +84,7 @@ class Shard:
         return self._report(self._part.turn(self._heard(down)))
 
     def play_on(self, steps: int) -> int:
-        """Play so many steps, or those that are left, of agents who never speak; returns the steps taken so far."""
+        """Play `steps` steps, or those that are left, of agents who never speak; returns the steps taken so far."""
         part = self._part
         last = min(part.taken + steps, part.constants.horizon)
         while part.taken < last:

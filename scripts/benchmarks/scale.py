@@ -126,7 +126,7 @@ def millions(quick: bool) -> list[Row]:
 
 
 def in_sixteen(agents: int) -> list[Row]:
-    """The rows of so many agents in 16 shards."""
+    """The rows of `agents` agents in 16 shards."""
     found = measure(agents, 16, arms=2, dim=2)
     peaks = f"{_mib(found['driver'])}, {_mib(max(found['shards']))}, {_mib(sum(found['shards']))}"
     cpu = _seconds(found["cpu"], max(found["shard_cpu"]), sum(found["shard_cpu"]))

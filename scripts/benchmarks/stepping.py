@@ -132,7 +132,7 @@ ALONE = [[agent] for agent in range(AGENTS)]
 
 
 class Task(NamedTuple):
-    """Something that takes all agents so many steps."""
+    """Something that takes all agents a number of steps."""
 
     steps: int
     run: Callable[[int], Any]

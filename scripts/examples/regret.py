@@ -28,7 +28,7 @@ def extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise SystemExit(
-            f"expected the packages of the extra {name!r}, got: {error}; in a clone: pip install '.[{name}]'"
+            f"expected the packages of the extra {name!r}, got: {error}; in a clone: pip install -e '.[{name}]'"
         ) from None
 
 

@@ -37,7 +37,7 @@ def no_numba(monkeypatch):
     _first_order.cache_clear()
 
 
-REMEDY = r"compiled: expected numba.*got none; in a clone: pip install '\.\[compiled\]', or leave compiled out"
+REMEDY = r"compiled: expected numba.*got none; in a clone: pip install -e '\.\[compiled\]', or leave compiled out"
 
 
 @pytest.mark.parametrize("name", ["Fed-PECD", "Fed-PE", "Shared-Theta-Fed-PE", "Local-UCB"])

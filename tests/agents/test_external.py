@@ -168,7 +168,7 @@ def test_bad_arguments_are_named():
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchrl", None)
-    with pytest.raises(ImportError, match=r"^torchrl: expected torchrl.*pip install '\.\[torchrl\]'$"):
+    with pytest.raises(ImportError, match=r"^torchrl: expected torchrl.*pip install -e '\.\[torchrl\]'$"):
         from_torchrl(None)
 
 

@@ -1,10 +1,9 @@
-"""Fed-CI and its relatives: contract, communication, calibration, regret, and what wrong assumptions cost."""
+"""Fed-CI and its relatives: contract, communication, regret, and what wrong assumptions cost."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from calibration import APPROXIMATE, EXACT, LEVELS, held, places
 
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
@@ -93,6 +92,14 @@ def test_communication_is_what_the_formula_says(name, estimate):
     assert history.ledger.scalars <= most * M * (K * (d + 1) + 4 + K * (d + d * (d + 1) // 2) + 2)
 
 
+def test_agents_fall_silent_about_arms_of_which_they_learn_nothing_new():
+    # The bound was set after 272 scalars in the last round had been seen, and 4,864 in the third.
+    problem = fb.MovieLens(num_agents=100, context_std=0.1, noise_std=0.1)
+    history = fb.play(bandit(problem, FedCI(), 2**15), FedCI(), seed=0, record=True)
+    said = [turn.up.scalars().sum() for turn in history.exchanges if turn.up is not None]
+    assert said[-1] < max(said) / 5
+
+
 def test_agents_alone_say_nothing():
     history = fb.play(bandit(PROBLEMS["synthetic"], LocalThompson()), LocalThompson(), seed=0)
     assert history.ledger.rounds == history.ledger.scalars == 0
@@ -163,50 +170,6 @@ def test_the_noise_scale_is_found_whatever_was_assumed(label, truth, factor):
     (side,) = rounds.sides
     # Some 300 degrees of freedom: a standard deviation of 4 %; what was assumed counts for 5 of them.
     assert side.sigma == pytest.approx(truth, rel=0.2)
-
-
-# --- calibration -----------------------------------------------------------------------------------------------------
-
-TOLERANCE = (0.05, 0.035, 0.015)  # beside chance, at 50, 90 and 99 %
-# 1000 other runs held at least .490 / .888 / .985 there. With the scales of noise and scatter known, not estimated,
-# it was .497 / .900 / .989 with known and with resampled contexts, and .9885 of 99 % with tables: see `EXACT`.
-TOLERANCE_WHERE_EXACT = (0.012, 0.012, 0.005)
-# MovieLens while it explores: until the second round weights come from the prior of theta, where it is far too wide.
-# Household, whose theta is the same, was given the tolerance of MovieLens after .605 / .958 / .998 had been seen.
-TOLERANCE_AT_FIRST = {
-    "movielens": (0.13, 0.065, 0.01),
-    "movielens masked": (0.08, 0.045, 0.01),
-    "household": (0.13, 0.065, 0.01),
-}
-
-
-def assert_shares(place, tolerance):
-    """The share of regions that hold the truth is right up to `tolerance` and 4 standard errors between runs.
-
-    With a true share at the edge of the tolerance that fails with probability 1.4e-4 for 40 runs (Student's t) and 6e-5
-    for 100: for 3 levels, 3 times, 8 problems of 40 runs and 3 of 100 together by chance with 0.012 at most.
-    """
-    for level, allowed in zip(LEVELS, tolerance, strict=True):
-        by_run = held(place, level)
-        chance = 4 * by_run.std(ddof=1) / np.sqrt(len(by_run))
-        assert abs(by_run.mean() - level) < allowed + chance, (level, by_run.mean(), chance)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", EXACT)
-def test_where_the_posterior_is_nearly_exact_regions_hold_the_truth_nearly_as_often_as_they_say(label):
-    problem, observe = EXACT[label]
-    for place in places(problem, range(100), observe):
-        assert_shares(place, TOLERANCE_WHERE_EXACT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("label", APPROXIMATE)
-def test_posterior_regions_hold_the_truth_about_as_often_as_they_say(label):
-    at_first, *later = places(APPROXIMATE[label], range(40))
-    assert_shares(at_first, TOLERANCE_AT_FIRST.get(label, TOLERANCE))
-    for place in later:
-        assert_shares(place, TOLERANCE)
 
 
 # --- regret ----------------------------------------------------------------------------------------------------------

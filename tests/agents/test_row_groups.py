@@ -6,6 +6,7 @@ import pytest
 from fedbandit_agents.phased.design import g_optimal
 from fedbandit_agents.phased.design_problem import coordinates, settle
 from fedbandit_agents.phased.estimation import Estimates, aggregate, eliminated, unit_vectors
+from fedbandit_agents.phased.plausibility import impossible_grams
 from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs import arrays, make_policy
 from fedbandit_envs.protocol.knowledge import Constants
@@ -100,3 +101,20 @@ def test_refused_reports_are_the_same(in_groups):
         whole, grouped = in_groups(lambda rows=rows: refused(rows))
         assert whole == grouped
         assert set(whole) == {4, 17}
+
+
+def test_sums_that_cannot_be_are_the_same_agents_for_the_same_reasons(in_groups):
+    psi = np.random.default_rng(3).normal(size=(M, K, D))
+    gram = psi[..., None] * psi[..., None, :]
+    gram[2, 1, 0, 1] += 0.5  # not symmetric
+    gram[[5, 19], 0] *= -1.0  # negative
+    gram[22, 3, 2, 0] -= 0.5
+    constants = Constants(M, K, D, 100, ell=0.5, L=1.0, noise_std=1.0, context="fixed")
+    whole, grouped = in_groups(lambda: impossible_grams(gram, constants))
+    assert whole == grouped
+    assert {row: reason.split(" in ")[0] for row, reason in whole.items()} == {
+        2: "sent a matrix that is not symmetric",
+        5: "sent a matrix with a negative eigenvalue",
+        19: "sent a matrix with a negative eigenvalue",
+        22: "sent a matrix that is not symmetric",
+    }

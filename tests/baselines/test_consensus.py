@@ -113,6 +113,29 @@ def test_dec_ucb_pays_what_it_paid_in_the_reference_program(network, published):
     assert np.mean(runs) == pytest.approx(published, abs=3 * 140)
 
 
+def test_the_mixing_matrix_gives_the_published_numbers_of_the_paw():
+    """eps_n and eps_c of Landgren and others, which coop-UCB has in its index and coop-UCB2 in its bound alone.
+
+    They come out with the matrix I - Laplacian / (d_max + 1), and not with the one that is printed.
+    """
+    network = fb.Network(PAW, 4)
+    P = network.around(np.arange(4)).mixed(np.eye(4), np.eye(4)[network.neighbours], network.present)
+    values, vectors = np.linalg.eigh(P)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    assert 4**0.5 * sum(abs(one) / (1 - abs(one)) for one in values[1:]) == pytest.approx(6.6667, abs=5e-5)
+    eps = np.zeros(4)
+    for p, one in enumerate(values):
+        for other, column in zip(values[1:], vectors.T[1:], strict=True):
+            products = vectors[:, p] * column
+            above, below = products.clip(min=0).sum(), products.clip(max=0).sum()
+            if one * other >= 0:
+                b = np.where(products >= 0, above, below) * products
+            else:
+                b = max(-below, above) * np.abs(products)
+            eps += 4 * abs(one * other) / (1 - abs(one * other)) * b
+    np.testing.assert_allclose(eps, [2.31099, 2.31099, 0, 5.42857], atol=1e-5)
+
+
 @pytest.mark.slow
 def test_on_the_paw_the_agent_in_the_middle_pays_least_and_the_one_that_hangs_on_it_most():
     """Landgren's problem; the reference program had 1493, 1492, 1371 and 1607 in 2000 runs, and 2630 alone.

@@ -309,6 +309,18 @@ def test_an_audit_of_several_trials_says_why_a_claim_is_not_made(capsys: pytest.
     assert "claimed in none (" in row
 
 
+def test_an_audit_of_many_trials_gives_one_of_many_reasons(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = iter("abcdabaaa")
+    uniform = type(fb.make_policy("Uniform"))
+    monkeypatch.setattr(uniform, "claims", lambda policy, history: [fb.Claim("it", 0, 1, unless=next(reasons))])
+    for trials, told in ((4, "(a, and 3 other reasons)"), (2, "(a; b)"), (3, "(a)")):
+        assert main(["audit", *QUICK, "--policy", "Uniform", "--trials", str(trials)]) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("it ")]
+        assert line.endswith(f"claimed in none {told}")
+
+
 def test_figures_of_another_kind_of_regret_are_files_of_their_own(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["run", *QUICK, "--policy", "Uniform", "--trials", "2", "--executor", "serial", "--out", str(out)]) == 0

@@ -163,3 +163,33 @@ def test_latex_leaves_the_oracle_out_of_the_race(folder: str, capsys: pytest.Cap
     assert r"\caption{Regret per agent under $\mu_i$: mean" in shown(
         [folder, "--format", "latex", "--kind", "distribution_regret"], capsys
     )
+
+
+PRIVATE = ["--policy", "Private-FedLinUCB epsilon=0.5 label=private", "--policy", "Uniform"]
+
+
+def test_whoever_reads_a_table_sees_the_budget_of_privacy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert main(["run", *QUICK, *PRIVATE, "--trials", "2", "--out", out, "--executor", "serial"]) == 0
+    said = capsys.readouterr().out
+    for text in (said, shown([out], capsys), shown([out, "--table", "summary"], capsys)):
+        rows = [line for line in text.splitlines() if line.startswith(("policy ", "private ", "Uniform "))]
+        heading, private, uniform = rows[:3]
+        assert heading.endswith("epsilon  privacy_delta")
+        assert private.split()[-2:] == ["0.500", "0.000010"]
+        assert uniform.split()[-1] == "0"  # its rounds: no budget
+        assert "the budget of differential privacy" in " ".join(text.split())
+    assert " & epsilon & privacy delta" in shown([out, "--format", "latex"], capsys)
+    page = (Path(out) / "report.html").read_text()
+    assert "privacy_delta" in page
+    assert "the budget that all reports of an agent keep together" in page
+    assert "privacy_delta" in Result.load(out)._repr_html_()
+
+
+def test_a_swept_budget_is_explained_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "sweep")
+    over = ["--over", "private.epsilon=1.0,1e9", "--trials", "1", "--executor", "serial", "--out", out]
+    assert main(["sweep", *QUICK, *PRIVATE, *over]) == 0
+    table = json.loads(shown([out, "--format", "json"], capsys))
+    assert [row["epsilon"] for row in table] == [1.0, None, 1e9, None]
+    assert "the budget of differential privacy" in " ".join(shown([out], capsys).split())

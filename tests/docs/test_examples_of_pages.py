@@ -80,7 +80,7 @@ def test_names_and_options_that_pages_mention_are_there() -> None:
     for name in names:
         assert attrgetter(name[1:])(fb) is not None
     known = "".join(command_pages.pages().values())
-    commands = re.findall(r"fedbandit (\w+) ([^`\n]*(?:\\\n[^`\n]*)*)", words)
+    commands = re.findall(r"fedbandit (\w+) ((?:\\\n|[^`\n])*)", words)
     options = {(command, option) for command, rest in commands for option in re.findall(r"--[a-z-]+", rest)}
     assert {("run", "--env"), ("sweep", "--over"), ("compare", "--format")} <= options
     for command, option in options:
@@ -108,4 +108,5 @@ def test_own_ratings_become_an_experiment_in_five_lines(tmp_path: Path) -> None:
     done = finished([sys.executable, "own.py"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "held-out" in done.stdout
+    assert re.search(r"^Uniform +[\d,.]+ +[\d,.]+ ", done.stdout, flags=re.MULTILINE)  # its regret, in a row of its own
     assert (tmp_path / "results/mine/experiment.toml").exists()

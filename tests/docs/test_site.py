@@ -45,9 +45,25 @@ def pages() -> dict[Path, Links]:
     return {file: Links(file) for file in PAGES}
 
 
+# What a reader of such sites looks for.
+NAMED = {
+    "start": "install first-run",
+    "concepts": "model hidden-contexts communication regret networks",
+    "how-to": "own-policy own-data own-environment sweeps-and-tables notebooks clusters federation rl-libraries "
+    "tracking",
+    "results": "paper open-points beyond speed calibration",
+    "generated/results": "league",
+    "reference": "index files",
+    "generated/reference": "command-line problems protocol agents baselines",
+    "generated/project": "contributing security changelog",
+}
+
+
 def test_the_site_has_its_pages() -> None:
     found = {str(file.relative_to(SITE)) for file in PAGES}
     assert {"index.html", "generated/policies/Fed-PECD.html", "generated/environments/Synthetic-v0.html"} <= found
+    for room, names in NAMED.items():
+        assert {f"{room}/{name}.html" for name in names.split()} <= found
     assert len([name for name in found if name.startswith("generated/gallery/plot_")]) >= 10
 
 

@@ -56,6 +56,7 @@ def test_resolving_writes_out_every_default_and_changes_nothing() -> None:
     ("fields", "message"),
     [
         ({"policies": []}, "policies: expected a list of one or more"),
+        ({"policies": "Oracle"}, r"got 'Oracle'; use \['Oracle'\]"),
         ({"policies": "Uniform"}, "policies: expected a list"),
         ({"policies": ["Uniform", "Uniform"]}, "expected different labels, got 'Uniform' 2 times"),
         ({"policies": [{"label": "x"}]}, "tables with a name"),

@@ -218,6 +218,35 @@ def test_reservations_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert time.time() - file.stat().st_mtime < 60
 
 
+class Busy:
+    """Reservations of a target that other processes have: at each look `change` says who."""
+
+    def __init__(self, change: bool, looks: int):
+        self.change, self.looks, self.seen = change, looks, 0
+
+    def take(self, target: Path) -> bool:
+        written(target, host=str(self.seen * self.change))
+        self.seen += 1
+        return self.seen > self.looks
+
+
+def test_many_who_use_a_folder_one_after_another_are_waited_for_and_one_who_hangs_is_not(tmp_path: Path) -> None:
+    row: Any = Busy(change=True, looks=5)
+    reservations.wait_for(row, tmp_path / "folder", seconds=0.05)  # pauses of 0.02, 0.04, ... s: 0.6 s in all
+    assert row.seen == 6
+    hanging: Any = Busy(change=False, looks=5)
+    with pytest.raises(TimeoutError, match=r"expected others to be done with it within 0\.05 s"):
+        reservations.wait_for(hanging, tmp_path / "folder", seconds=0.05)
+
+
+def test_who_waits_long_looks_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(reservations.time, "sleep", pauses.append)
+    busy: Any = Busy(change=True, looks=9)
+    reservations.wait_for(busy, tmp_path / "folder")
+    assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
+
+
 def test_only_one_of_many_takes_over(tmp_path: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

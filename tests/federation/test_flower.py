@@ -18,8 +18,8 @@ from federation_loop import Loop, federated, in_process, settings
 from histories import assert_same_history
 from proc import children_of, listening, private_network_is_possible, running_with, started_with
 
+from fedbandit_envs.federation.isolation import FederationError
 from fedbandit_envs.federation.local import federate
-from fedbandit_envs.federation.network import FederationError
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 

@@ -17,7 +17,7 @@ from federation_loop import in_process, settings
 from strangers import Stranger
 
 from fedbandit_envs.federation import launch
-from fedbandit_envs.federation.network import listens
+from fedbandit_envs.federation.isolation import listens
 from fedbandit_envs.federation.programs import Programs, free_ports
 from fedbandit_envs.federation.settings import write_app, write_toml
 

@@ -13,8 +13,8 @@ from federation_loop import settings
 from proc import private_network_is_possible
 from strangers import Stranger, as_nobody
 
+from fedbandit_envs.federation.isolation import FederationError
 from fedbandit_envs.federation.local import federate
-from fedbandit_envs.federation.network import FederationError
 
 pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
 pytest.importorskip("flwr")
@@ -36,7 +36,7 @@ def test_another_user_can_neither_submit_an_app_nor_enter_the_network_nor_read_t
             stranger.submit(out)
             below = psutil.Process().children(recursive=True)  # another test may have a federation of its own
             alive = [child for child in below if child.status() != psutil.STATUS_ZOMBIE]
-            (holder,) = (str(child.pid) for child in alive if "fedbandit_envs.federation.network" in child.cmdline())
+            (holder,) = (str(child.pid) for child in alive if "fedbandit_envs.federation.isolation" in child.cmdline())
             for flags in (["--net"], ["--user", "--net"], ["--user", "--net", "--preserve-credentials"]):
                 tried[" ".join(flags)] = as_nobody("nsenter", "--target", holder, *flags, "true")
             for part in ("flower", "server", "clients", "app", "logs"):

@@ -39,6 +39,7 @@ class FromThePrior:
     context: str = "fixed"
     num_agents: int = 30
     num_arms: int = 4
+    noise_std: float = 1.0
 
     def instance(self, rng, context_rng):
         theta, feature_map = rng.normal(size=(self.num_arms, 2)), fb.Identity(self.num_arms, 2)
@@ -50,7 +51,7 @@ class FromThePrior:
             mu = fb.Gaussian(rng.normal(size=(self.num_agents, 2 * self.num_arms)), std=0.3)
             feature_map = fb.Table(self.num_arms, 2)
         contexts = mu.sample(context_rng) if self.context == "fixed" else None
-        return fb.BanditInstance(theta, feature_map, mu, contexts, context=self.context)
+        return fb.BanditInstance(theta, feature_map, mu, contexts, self.noise_std, context=self.context)
 
 
 LEVELS = (0.5, 0.9, 0.99)
@@ -65,6 +66,8 @@ EXACT = {
 APPROXIMATE = {
     "shared": FromThePrior("shared"),
     "people": FromThePrior("people"),
+    "little noise": FromThePrior("shared", noise_std=0.01),
+    "hardly any noise": FromThePrior("shared", noise_std=0.001),
     "synthetic": fb.Synthetic(num_agents=50, context_std=0.1),
     "movielens": fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1),
     "movielens masked": fb.MovieLens(num_agents=50, context_std=0.1, noise_std=0.1, factors="masked"),

@@ -11,8 +11,8 @@ from fedbandit_envs.federation.coordinator import Coordinator
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.federation.sources import SimulatedRewards
 from fedbandit_envs.federation.wire import Packet
+from fedbandit_envs.rounds.count_tables import CountTables
 from fedbandit_envs.rounds.faults import Faults
-from fedbandit_envs.rounds.tables import CountTables
 
 EACH_ITS_OWN = [[agent] for agent in range(6)]  # the agents of each client: one
 SEVERAL = [[4, 5], [2, 0, 1], [3]]  # the agents of each client: some, in any order

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 import fedbandit_envs as fb
+from fedbandit_baselines.dd_ucb import DDUCB, DDUCBAgents
 
 TIE = 1e-9
 NETWORKS = ["ring", "star", "path", "erdos-renyi:0.4", "complete"]
@@ -139,3 +140,18 @@ def every_step(rounds):
             side.hear(rounds._pending)
             side.spoke = False
         yield side, rounds.taken
+
+
+class LateDDUCB(DDUCB):
+    """DDUCB whose agents don't use their own fresh samples before they are mixed."""
+
+    def agents(self, view):
+        return LateDDUCBAgents(self, view)
+
+
+class LateDDUCBAgents(DDUCBAgents):
+    def learn(self, pulls, sums):
+        known, size = self.known.copy(), self.size
+        message = super().learn(pulls, sums)
+        self.known, self.size = known, size
+        return message

@@ -133,7 +133,7 @@ def test_difference_ignores_the_numbering_of_arms_but_not_their_values():
 
 def test_learning_without_scikit_learn_names_the_extra_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
-    with pytest.raises(ImportError, match=r"pip install '\.\[data\]'") as caught:
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[data\]'") as caught:
         build_factors(tmp_path / "not even read")
     assert "\n" not in str(caught.value)
 
@@ -159,7 +159,7 @@ def test_no_similarity_of_real_users_is_negative_so_weights_cannot_cancel():
 @real_file
 @pytest.mark.slow
 def test_factors_rebuilt_by_the_script_equal_the_shipped_ones(script, tmp_path, capsys):
-    pytest.importorskip("sklearn", reason='needs pip install ".[data]"')
+    pytest.importorskip("sklearn", reason='needs pip install -e ".[data]"')
     out = tmp_path / "factors.npz"
     assert script.main(["--ratings", str(REAL_RATINGS), "--out", str(out)]) == 0
     assert os.listdir(tmp_path) == ["factors.npz"]

@@ -35,6 +35,16 @@ def test_deviations_have_the_standard_deviation_that_agents_are_told():
     np.testing.assert_array_equal(instance.distribution.std, [[0.0, 0.3] * 10])
 
 
+def test_deviations_that_are_drawn_anew_are_noise():
+    # 20,000 agents pull once: a variance off by more than 5 standard errors has a false-alarm rate of 6e-7.
+    env = fb.make(
+        "fedbandit/MultiArmed-v0", num_agents=20_000, means=[0.5], local_std=0.6, noise_std=0.8, context="resampled"
+    )
+    env.reset(seed=0)
+    rewards = env.pull(fb.Plan.explore_each(1, 20_000, 1)).sums()[:, 0]
+    assert abs(rewards.var() - (0.6**2 + 0.8**2)) < 5 * np.sqrt(2 / 20_000)
+
+
 def test_without_deviations_all_agents_play_the_same_bandit():
     instance = draw_instance(fb.MultiArmed(num_agents=3, num_arms=4), seed=2)
     assert instance.means.shape == (3, 4)

@@ -378,11 +378,25 @@ def test_a_single_run_is_drawn_with_the_range_of_its_agents() -> None:
     (axes,) = plotting.regret(history, kind="paper_regret", log="x").axes
     x, y = axes.lines[0].get_data()
     assert (x[0], y[0]) == (0, 0)
-    np.testing.assert_allclose(y[1:], history.mean_regret("paper_regret"))
+    np.testing.assert_allclose(np.asarray(y)[np.isin(x, history.steps)], history.mean_regret("paper_regret"))
     (path,) = axes.collections[0].get_paths()
     assert path.vertices[:, 1].max() == pytest.approx(history.regret("paper_regret").max())
     assert "one run" in axes.get_title()
     assert axes.lines[0].get_label() == "Uniform"
+
+
+def test_a_single_run_of_few_rounds_is_drawn_as_a_curve_on_logarithmic_axes() -> None:
+    """Lines between checkpoints are straight on linear axes, so on a logarithmic one they take points in between."""
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=4, max_cycles=2**11)
+    history = fb.play(env, fb.make_policy("Fed-PECD"), seed=1)
+    assert len(history.steps) < 30
+    (axes,) = plotting.regret(history, log="xy").axes
+    x, y = axes.lines[0].get_data()
+    assert np.diff(np.log(np.asarray(x)[2:])).max() < 0.7  # at T = 1, 2, 4, ... at least
+    np.testing.assert_allclose(y, np.interp(x, [0, *history.steps], [0, *history.mean_regret()]), rtol=1e-12)
+    np.testing.assert_array_equal(np.asarray(y)[np.isin(x, history.steps)], history.mean_regret())
+    lowest = np.interp(x, [0, *history.steps], [0, *history.regret()[:, 0]])
+    assert axes.collections[0].get_paths()[0].vertices[:, 1].min() <= lowest.max()
 
 
 def test_a_single_run_looks_like_its_policy_in_other_figures() -> None:

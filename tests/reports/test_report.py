@@ -64,6 +64,11 @@ def test_the_page_has_every_section(text: str) -> None:
     assert "<summary>All pairs</summary>" not in text  # only a long table is folded
 
 
+def test_an_audit_says_why_a_claim_is_not_made(text: str) -> None:
+    section = Page(text[text.index('<section id="audits"') : text.index('<section id="settings"')]).text
+    assert "Fed-PECD: a claim is not made where, for example, contexts are hidden and fixed" in section
+
+
 def test_the_headline_says_who_lost_least_and_what_held(text: str, result: fb.Result) -> None:
     header = Page(text[text.index("<header>") : text.index("</header>")]).text
     rivals = sorted(["Fed-PECD", HOSTILE], key=lambda label: result.final(label).mean())
@@ -271,3 +276,12 @@ def test_a_notebook_shows_a_table_of_a_result(result: fb.Result) -> None:
     assert shown.names["script"] == 0
     assert HOSTILE in shown.text
     assert "3 of 3 trials" in shown.text
+
+
+def test_a_printed_result_has_the_same_table(result: fb.Result) -> None:
+    about, names, *lines = str(result).splitlines()
+    assert about == repr(result)
+    assert names.split()[:4] == ["policy", "regret", "regret_low", "regret_high"]
+    assert [line.partition("  ")[0] for line in lines[: len(result.labels)]] == result.labels
+    assert lines[len(result.labels)] == "low and high: Student's 95 % interval of the mean regret"
+    assert lines[len(result.labels) + 1 :] == result.notes

@@ -149,7 +149,7 @@ def test_a_tracker_that_is_not_installed_is_asked_for(
 ) -> None:
     monkeypatch.setattr("fedbandit_envs.validation.find_spec", lambda package: None)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ImportError, match=rf"expected {name} to be installed.*pip install '\.\[{name}\]'"):
+    with pytest.raises(ImportError, match=rf"expected {name} to be installed.*pip install -e '\.\[{name}\]'"):
         getattr(tracking, name)("here")
     assert list(tmp_path.iterdir()) == []
 

@@ -62,6 +62,16 @@ def test_the_table_of_sixteen_shards(scripts):
 
 
 @pytest.mark.slow
+def test_what_a_run_allocates_has_a_goal_where_there_are_many_agents(scripts):
+    from benchmarks import memory
+
+    (many,), (few,) = (memory.of_policies({"DisLinUCB": 20}, 300, most) for most in (1, None))
+    assert (many.goal, many.ok) == ("at most 1", False)
+    assert (few.goal, few.ok) == ("", None)
+    assert float(few.measured) > 10  # a report alone takes d times psi
+
+
+@pytest.mark.slow
 def test_instructions_are_counted_or_said_to_need_valgrind(scripts, monkeypatch):
     from benchmarks import instructions
 

@@ -132,4 +132,4 @@ def test_a_missing_extra_is_named_in_one_line(extra: str, tmp_path: Path) -> Non
     done = run(extra, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert f"pip install '.[{extra}]'" in done.stderr
+    assert f"pip install -e '.[{extra}]'" in done.stderr

@@ -116,7 +116,7 @@ class _Workers:
 
     @property
     def worn(self) -> bool:
-        """Whether they have had so many tasks that new workers should come."""
+        """Whether the workers have had enough tasks to be replaced by new ones."""
         return self._renew is not None and self.tasks >= self._most
 
     def renew_if_worn(self) -> None:

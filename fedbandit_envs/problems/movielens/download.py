@@ -19,7 +19,7 @@ MOVIELENS_SHA256 = "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a
 RATINGS_MEMBER = "ml-100k/u.data"
 _SILENCE = 30.0  # seconds without a byte after which a server is given up
 _LONGEST = 1800.0  # seconds for the whole file of 5 MB
-_MOST_BYTES = 20_000_000  # of the whole file, and of what is unpacked from it
+_MOST_BYTES = 20_000_000  # the largest size of the whole file, and of what is unpacked from it
 
 
 class DownloadError(RuntimeError):

@@ -41,7 +41,7 @@ class MovieLens:
     error: str = "berkson"  #: "berkson" (contexts vary around what is shown) or "classical" (the other way round)
     context: str = "fixed"  #: "fixed", "resampled" at each pull, or "streaming": new at each step
     noise_std: float = 1e-3  #: standard deviation of the rewards' noise
-    change_every: int | None = None  #: contexts are new every so many steps; None: never, or at each if "streaming"
+    change_every: int | None = None  #: steps until contexts are new; None: never, or 1 if "streaming"
 
     def __post_init__(self) -> None:
         whole_number("num_agents", self.num_agents, at_least=1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import IntArray, read_only
 from fedbandit_envs.protocol.messages import State
 
-_PLAIN = 32  # so many tables are not compressed: runs of long plans have no more, and compressing takes time
+_PLAIN = 32  # up to this many tables are not compressed: runs of long plans have no more, and compressing takes time
 _LARGE = 2**16  # bytes from which a later table is compressed
 _LEVEL = 1  # zlib's fastest; higher levels save little more
 

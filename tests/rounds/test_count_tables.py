@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedbandit_envs.rounds import tables as module
-from fedbandit_envs.rounds.tables import CountTables, StackedTables
+from fedbandit_envs.rounds import count_tables as module
+from fedbandit_envs.rounds.count_tables import CountTables, StackedTables
 from fedbandit_envs.storage import from_bytes, to_bytes
 
 

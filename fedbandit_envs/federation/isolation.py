@@ -34,7 +34,7 @@ def enter_private_network(programs: "Programs", environment: "Mapping[str, str]"
         FederationError: this machine does not let us make one.
     """
     try:
-        command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", "fedbandit_envs.federation.network"]
+        command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", __name__]
         programs.start(_NAME, command, environment)
         deadline = time.monotonic() + _START_SECONDS
         while _READY not in programs.log(_NAME):
