@@ -209,6 +209,13 @@ def test_a_column_has_one_format(values: list[Any], cells: list[str]) -> None:
     assert [row[0] for row in table_cells({"name": values})] == ["name", *cells]
 
 
+def test_a_mean_and_the_ends_of_its_interval_are_written_alike() -> None:
+    difference = {"difference": [-200.44, -10.1], "low": [-294.0, -203.0], "high": [-106.93, 182.2]}
+    assert table_cells(difference)[1:] == [["-200.4", "-294.0", "-106.9"], ["-10.1", "-203.0", "182.2"]]
+    mean = {"regret": [254.123], "regret_low": [209.0], "regret_high": [299.5], "rounds": [3.0]}
+    assert table_cells(mean)[1:] == [["254", "209", "300", "3"]]
+
+
 def test_a_frame_has_the_types_of_the_table(result: fb.Result) -> None:
     for what in TABLES:
         types = {name: type(values[0]).__name__ for name, values in result.table(what).items()}
