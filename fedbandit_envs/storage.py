@@ -87,14 +87,20 @@ def load(path: Path) -> dict[str, Any]:
     return from_bytes(_read_members(path), str(path))
 
 
-def load_with_provenance(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The tree of a file and its provenance, which is empty if the file was saved without one."""
-    return _parsed(_read_members(path), str(path))
+def load_with_provenance(path: Path, most: int | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tree of a file and its provenance, which is empty if the file was saved without one.
+
+    Args:
+        path: the file.
+        most: the largest number of bytes that it may have, beyond which it is refused unread; None: any.
+    """
+    return _parsed(_read_members(path, most), str(path))
 
 
-def _read_members(path: Path) -> bytes:
+def _read_members(path: Path, most: int | None = None) -> bytes:
     """The content of a file of `save`; one that is larger than its members say is refused before it is read."""
     check_regular(path)
+    _check_size(path, most)
     size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
@@ -117,9 +123,13 @@ def read_whole(path: Path, most: int | None = None) -> bytes:
         most: the largest number of bytes that it may have, beyond which it is refused unread; None: any.
     """
     check_regular(path)
+    _check_size(path, most)
+    return path.read_bytes()
+
+
+def _check_size(path: Path, most: int | None) -> None:
     if most is not None and (size := path.stat().st_size) > most:
         raise StoredFileError(f"{path}: expected at most {most:,} bytes, got {size:,}; delete it or move it away")
-    return path.read_bytes()
 
 
 def check_regular(path: Path) -> None:

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         policy = spec.make()
         env = experiment.environment_for(policy)
         seeds = [experiment.trial_seed(trial) for trial in trials]
-        faults, network = experiment.faults(), experiment.network or None
+        faults, network = experiment.faults(policy), experiment.network or None
         reports = [audit(play(env, policy, seed=seed, record=True, faults=faults, network=network)) for seed in seeds]
         print(f"{spec.label}\n{reports[0] if len(reports) == 1 else _summary(reports)}\n")
         audits += reports

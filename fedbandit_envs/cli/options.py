@@ -39,8 +39,9 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an argument of the environment, or dropout (the probability that a report is lost), attackers (the share "
-        "of agents that report falsely) and attack (sign-flip, scale, constant or collude); can be repeated",
+        help="an argument of the environment, or dropout (the probability that a report is lost), edge_dropout (that "
+        "an edge between peers fails), attackers (the share of agents that report falsely) and attack (sign-flip, "
+        "scale, constant or collude); can be repeated",
     )
     group.add_argument(
         "--paper",

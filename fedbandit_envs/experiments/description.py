@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedbandit_envs.arrays import short
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
-from fedbandit_envs.experiments.identity import RESULT_FORMAT, digest_of
+from fedbandit_envs.experiments.identity import RESULT_FORMAT, digest_of, is_run_folder
 from fedbandit_envs.experiments.settings import ExperimentError, read_table
 
 EXPERIMENT_FILE = "experiment.toml"
@@ -31,8 +32,8 @@ class Description:
             got = f"format {table['format']!r}" if "format" in table else "no format"
             raise ExperimentError(f"{file}: expected results of format {RESULT_FORMAT}, got {got}")
         runs = table.get("runs", {})
-        if not isinstance(runs, dict) or not all(isinstance(names, dict) for names in runs.values()):
-            raise ExperimentError(f"{file}: expected the folders of runs by seed and label, got {runs!r}")
+        if not _names_folders(runs):
+            raise ExperimentError(f"{file}: expected the folders of runs by seed and label, got {short(runs)}")
         if table.pop(_CHECKSUM, None) != checksum(table):
             raise ExperimentError(
                 f"{file}: expected the checksum of its content, got another one: the file was edited or is damaged; "
@@ -68,6 +69,14 @@ class Description:
         audited = max(self.experiment.audited, resolved.audited) if same_seed else resolved.audited
         grown = replace(resolved, policies=[*old, *new.values()], trials=trials, audited=audited)
         return Description(grown, {seed: names for seed, names in sorted(runs.items()) if names})
+
+
+def _names_folders(runs: Any) -> bool:
+    """Whether runs have names that `run` gives to folders: others could lead out of the folder of the results."""
+    if not isinstance(runs, dict) or not all(isinstance(names, dict) for names in runs.values()):
+        return False
+    folders = [name for names in runs.values() for name in names.values()]
+    return all(isinstance(name, str) and is_run_folder(name) for name in folders)
 
 
 def _kept(names: Mapping[str, str], old: Sequence[PolicySpec], new: Mapping[str, PolicySpec]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from fedbandit_envs.experiments.settings import (
     read_table,
     shortened,
 )
-from fedbandit_envs.protocol.policy import Policy, observe_for
+from fedbandit_envs.protocol.policy import Policy, observe_for, partner_of
 from fedbandit_envs.protocol.registry import make_policy, policy_parameters
 from fedbandit_envs.rounds.attacks import Attackers
 from fedbandit_envs.rounds.faults import Faults
@@ -36,7 +36,7 @@ from fedbandit_envs.validation import one_of, whole_number
 PACKAGE = "fedbandit-envs"
 MOST_TRIALS = 10**6  # a larger number is a mistake, and listing so many trials can take all memory
 _CHOSEN_BY_RUN = ("observe", "render_mode")
-_OF_RUNS = ("dropout", "attackers", "attack", "network")  # how reports travel, and what happens to them on their way
+_OF_RUNS = ("dropout", "attackers", "attack", "network", "edge_dropout")  # what happens to reports on their way
 _MAY_GROW = ("policies", "trials", "audited", "seed")  # a folder of results can get more of these
 _CHANGES_NOTHING = ("shards", "shards_on")  # how runs are computed; their numbers are the same
 _OF_FOLDERS = ("format", "checksum", "runs")  # keys that only the file in a folder of results has
@@ -115,6 +115,7 @@ class Experiment:
     attackers: float = 0.0  #: the share of agents whose reports are false
     attack: str = "sign-flip"  #: what these agents report: see `Attackers.kind`
     network: str = ""  #: who can talk to whom, for policies that talk to peers: "ring", see `Network.of`; "": nobody
+    edge_dropout: float = 0.0  #: the probability that an edge of this network fails, in each round
     shards: int = 0  #: over how many processes the agents of each run are spread; 0: none. Results are the same.
     shards_on: str = "processes"  #: where shards live: "processes", "ray", "ray:ADDRESS" or "serial", as for `play`
 
@@ -132,6 +133,7 @@ class Experiment:
             attackers: float = ...,
             attack: str = ...,
             network: str = ...,
+            edge_dropout: float = ...,
             shards: int = ...,
             shards_on: str = ...,
         ) -> None: ...
@@ -155,7 +157,8 @@ class Experiment:
             raise ExperimentError(f"trials: expected at most {MOST_TRIALS:,}, got {self.trials}")
         whole_number("seed", self.seed, at_least=0)
         whole_number("audited", self.audited, at_least=0)
-        object.__setattr__(self, "dropout", Faults(dropout=self.dropout).dropout)
+        for name in ("dropout", "edge_dropout"):
+            object.__setattr__(self, name, getattr(Faults(**{name: getattr(self, name)}), name))
         object.__setattr__(self, "attackers", Attackers(self.attack, self.attackers).share)
         check_text("network", self.network)
         whole_number("shards", self.shards, at_least=0)
@@ -186,20 +189,26 @@ class Experiment:
         """The environment that shows agents what `policy` observes."""
         return make(self.environment, **self.arguments, observe=observe_for(policy))
 
-    def faults(self) -> Faults | None:
-        """The reports that are lost or false in each trial."""
+    def faults(self, policy: Policy) -> Faults | None:
+        """The reports that are lost or false in each trial of a policy, and, if it talks to peers, edges that fail."""
         attackers = Attackers(self.attack, self.attackers) if self.attackers else None
-        return Faults(dropout=self.dropout, attackers=attackers) if self.dropout or attackers else None
+        edges = self.edge_dropout if partner_of(type(policy)) == "peers" else 0.0
+        faults = Faults(dropout=self.dropout, edge_dropout=edges, attackers=attackers)
+        return None if faults == Faults() else faults
 
     def check(self) -> None:
         """Refuse now what would fail in every trial: unknown ids, policies, parameters, impossible settings."""
+        if self.edge_dropout and not any(partner_of(type(spec.make())) == "peers" for spec in self.policies):
+            raise ExperimentError(
+                f"edge_dropout: expected 0 where nobody has peers, got {self.edge_dropout}; use dropout"
+            )
         environments: dict[str, HiddenContextBandit] = {}  # by what agents are shown
         for spec in self.policies:
             policy = spec.make()
             if (observe := observe_for(policy)) not in environments:
                 environments[observe] = self.environment_for(policy)
             environment = environments[observe]
-            how: dict[str, Any] = {"faults": self.faults(), "network": self.network or None}
+            how: dict[str, Any] = {"faults": self.faults(policy), "network": self.network or None}
             if self.shards:
                 ShardedRounds(environment, policy, shards=self.shards, executor=self.shards_on, **how)
             rounds = CommunicationRounds(environment, policy, **how)
@@ -247,7 +256,7 @@ class Experiment:
             "trials": self.trials,
             "seed": self.seed,
             "audited": self.audited,
-            **{name: getattr(self, name) for name in _OF_RUNS},
+            **{name: getattr(self, name) for name in _OF_RUNS if name != "edge_dropout" or self.edge_dropout},
             **({name: getattr(self, name) for name in _CHANGES_NOTHING} if self.shards else {}),
             "arguments": dict(self.arguments),
             "policies": policies,

@@ -16,12 +16,13 @@ from typing import Any
 from fedbandit_envs import storage
 from fedbandit_envs.experiments.description import EXPERIMENT_FILE, RUNS, Description, differences
 from fedbandit_envs.experiments.experiment import Experiment
-from fedbandit_envs.experiments.form import check_form
+from fedbandit_envs.experiments.form import check_form, check_provenance
 from fedbandit_envs.experiments.identity import run_identities
 from fedbandit_envs.experiments.provenance import mixture
 from fedbandit_envs.experiments.reservations import Reservations, clock_of, reserved, wait_for
 from fedbandit_envs.experiments.trials import Record, missing_names
 
+_MOST_BYTES = 10**9  # of a trial's file; that of 10^7 agents, the most in one environment, has half of it
 _FORGOTTEN = 3600.0  # seconds after which a file that was never finished is nobody's any more
 
 
@@ -236,7 +237,7 @@ def read_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         settings: the arguments of the experiment's environment, which say the horizon and the number of agents.
     """
     try:
-        tree, provenance = storage.load_with_provenance(file)
+        tree, provenance = storage.load_with_provenance(file, _MOST_BYTES)
         run, trial = tree["run"], tree["trial"]
     except FileNotFoundError as error:
         raise refusal(file, "a link to nothing, or a file that somebody has just removed") from error
@@ -248,6 +249,7 @@ def read_run(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise refusal(file, "one of another run")
     try:
         check_form(tree, settings)
+        check_provenance(provenance)
     except ValueError as error:
         raise refusal(file, f"one that this program did not write ({error})") from error
     return tree | {"provenance": provenance}

@@ -12,6 +12,8 @@ import numpy as np
 from fedbandit_envs.experiments.trials import PRIVACY, Record
 from fedbandit_envs.rounds.ledger import COUNTS
 
+_LARGEST = 1e130  # no regret or count is larger: means are at most 1e100, and horizons at most 2^53
+_MOST_ORIGINS, _LONGEST_ORIGIN = 50, 1000  # of a provenance: how many facts, and how many characters each
 _RECORD = {"steps", "curves", "curve_rows", "agents", "agent_rows", "totals"}
 _CLAIM = {"claim": str, "bound": float, "measured": float, "claimed": bool, "unless": str, "holds": bool}
 
@@ -32,10 +34,15 @@ def check_form(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     _check(isinstance(record, Mapping), "record: expected a table")
     _check_names("record", record, _RECORD | ({"audit", "privacy"} & record.keys()))
     steps, horizon = record["steps"], settings.get("max_cycles")
-    _check(_is_array(steps, "i", 1) and bool((np.diff(steps, prepend=0) > 0).all()), "steps: expected growing steps")
+    _check(
+        _is_array(steps, np.int64, 1) and bool((np.diff(steps, prepend=0) > 0).all()), "steps: expected growing steps"
+    )
     _check(horizon is None or steps[-1] == horizon, f"steps: expected the last one at {horizon}")
-    _check(_is_array(record["curves"], "f", 2) and record["curves"].shape[1] == len(steps), "curves: wrong form")
-    _check(_is_array(record["agents"], "f", 2), "agents: wrong form")
+    curves = record["curves"]
+    _check(_is_array(curves, np.float64, 2) and curves.shape[1] == len(steps), "curves: expected one at each step")
+    _check(_is_array(record["agents"], np.float64, 2), "agents: expected numbers of each agent")
+    for name in ("curves", "agents"):  # NaN: this problem has no such number
+        _check(not (np.abs(record[name]) > _LARGEST).any(), f"{name}: expected numbers that a run can have")
     agents = settings.get("num_agents")
     _check(agents is None or record["agents"].shape[1] == agents, f"agents: expected {agents} of them")
     _check_rows("curve_rows", record["curve_rows"], len(record["curves"]))
@@ -66,6 +73,15 @@ def _check_audit(record: Record) -> None:
         _check(isinstance(claim, Mapping), "audit: expected claims")
         _check_names("audit", claim, set(_CLAIM))
         _check(all(type(claim[name]) is kind for name, kind in _CLAIM.items()), "audit: expected claims")
+        _check(claim["claim"].isprintable() and claim["unless"].isprintable(), "audit: expected words to be printed")
+
+
+def check_provenance(provenance: Mapping[str, str]) -> None:
+    """Refuse with a `ValueError` a provenance that can't be shown in a line."""
+    _check(len(provenance) <= _MOST_ORIGINS, f"provenance: expected at most {_MOST_ORIGINS} facts")
+    for text in (*provenance, *provenance.values()):
+        fine = text.isprintable() and len(text) <= _LONGEST_ORIGIN
+        _check(fine, f"provenance: expected at most {_LONGEST_ORIGIN} characters that can be printed")
 
 
 def _check_rows(name: str, rows: Any, many: int) -> None:
@@ -83,9 +99,9 @@ def _check(fine: bool, expected: str) -> None:
         raise ValueError(f"{expected}, got something else")
 
 
-def _is_array(value: Any, kind: str, dimensions: int) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == kind and value.ndim == dimensions and value.size > 0
+def _is_array(value: Any, kind: type, dimensions: int) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == kind and value.ndim == dimensions and value.size > 0
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < 2**63

@@ -44,6 +44,15 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_run_folder(name: str) -> bool:
+    """Whether a name is of the form that `RunIdentity.folder` gives.
+
+    >>> is_run_folder("Fed-PECD-1a2b3c4d5e6f"), is_run_folder("../Fed-PECD-1a2b3c4d5e6f")
+    (True, False)
+    """
+    return re.fullmatch(rf"[A-Za-z0-9.-]+-[0-9a-f]{{{_DIGITS}}}", name) is not None
+
+
 def run_identities(experiment: Experiment) -> list[RunIdentity]:
     """The identity of each policy's run, in the order of the policies.
 

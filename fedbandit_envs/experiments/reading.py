@@ -74,7 +74,7 @@ def _read_runs(folder: Path, experiment: Experiment, spec: PolicySpec) -> dict[i
             same = {name: identity[name] for name in expected} == expected and digest_of(tree["identity"]) == tree[
                 "run"
             ]
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             same = False
         if not same or tree.get("seed") != str(experiment.trial_seed(tree["trial"])):
             raise refusal(file, f"one that is not as {EXPERIMENT_FILE} says")

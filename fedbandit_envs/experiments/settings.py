@@ -12,6 +12,7 @@ from fedbandit_envs.storage import StoredFileError, check_regular
 from fedbandit_envs.validation import nearest, visible
 
 MOST_BYTES = 50_000_000  # a larger file is no experiment, and would fill the memory
+_SHOWN = 300  # characters of a text that an error shows
 
 
 class ExperimentError(ValueError):
@@ -66,9 +67,14 @@ def _parsed(text: str, path: Path) -> Mapping[str, Any]:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse what is no text; `name` names the setting in the error."""
+    """Refuse what is no text, or can't be shown in tables and on a terminal; `name` names the setting in the error."""
     if not isinstance(value, str):
         raise ExperimentError(f"{name}: expected text, got {value!r}")
+    if not value.replace("\n", "").isprintable():
+        raise ExperimentError(
+            f"{visible(name)}: expected characters that can be printed, got {value[:_SHOWN]!a}; leave control "
+            "characters out"
+        )
 
 
 _LONGEST_LABEL = 200  # characters; longer ones would leave no room for a figure
@@ -77,10 +83,6 @@ _LONGEST_LABEL = 200  # characters; longer ones would leave no room for a figure
 def check_label(name: str, label: Any) -> None:
     """Refuse what can't be shown in a table, in a figure and on a terminal alike; `name` names the setting."""
     check_text(name, label)
-    if not label.replace("\n", "").isprintable():
-        raise ExperimentError(
-            f"{name}: expected characters that can be printed, got {label!a}; leave control characters out"
-        )
     if len(label) > _LONGEST_LABEL:
         raise ExperimentError(f"{name}: expected at most {_LONGEST_LABEL} characters, got {len(label)}; say it shorter")
 
@@ -108,6 +110,8 @@ def plain_table(name: str, table: Any) -> dict[str, Any]:
     """A table whose values TOML and JSON can hold; anything else is refused."""
     if not isinstance(table, Mapping):
         raise ExperimentError(f"{name}: expected a table of names and values, got {table!r}")
+    for key in table:
+        check_text(f"{name}, a name", str(key))
     return {str(key): plain(f"{name}, {key}", value) for key, value in table.items()}
 
 
@@ -124,6 +128,8 @@ def plain(name: str, value: Any) -> Any:
             f"{name}: expected numbers, strings, booleans or lists of them, got {type(value).__name__}; an experiment "
             "is plain data, so play other objects with fb.play"
         )
+    if isinstance(value, str):
+        check_text(name, value)
     return value
 
 

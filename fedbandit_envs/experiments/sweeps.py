@@ -15,7 +15,7 @@ from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.running import run_all
 from fedbandit_envs.experiments.text import Columns, stacked
-from fedbandit_envs.validation import one_of
+from fedbandit_envs.validation import one_of, visible
 
 Value = int | float | str
 Point = tuple[Value, ...]  # a value of each parameter
@@ -89,7 +89,7 @@ def _check_values(parameter: str, values: Sequence[Value]) -> None:
             raise ValueError(f"over: expected parameters and values without any of {_IN_NAMES}, got {text!r}{remedy}")
 
 
-def point_name(parameters: Sequence[str], point: Point) -> str:
+def point_name(parameters: Sequence[str], point: Sequence[Value]) -> str:
     """A point of a grid in words, which is also the name of its folder.
 
     >>> point_name(["num_agents", "dropout"], (50, 0.1))
@@ -161,7 +161,11 @@ def load_sweep(folder: str | Path) -> tuple[tuple[str, ...], dict[Point, Result]
         raise FolderError(f"{folder}: expected a finished trial, got none in any of its folders; run the sweep first")
     if empty := [name for name, content in contents.items() if not content.records]:
         loaded[0].notes.append(f"left out, because no trial has finished there: {'; '.join(empty)}")
-    results = {tuple(_value(result.experiment, name) for name in parameters): result for result in loaded}
+    try:
+        results = {tuple(_value(result.experiment, name) for name in parameters): result for result in loaded}
+    except (KeyError, ValueError) as error:
+        got = f"experiments without {visible(str(error))}"
+        raise FolderError(f"{folder}: expected the sweep that the names of its folders tell, got {got}") from error
     return parameters, {point: results[point] for point in sorted(results, key=_numbers_first)}
 
 

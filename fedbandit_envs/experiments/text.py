@@ -16,6 +16,7 @@ from fedbandit_envs.validation import needs, one_of, visible
 
 Columns = dict[str, list[Any]]  # a table: each column by its name, all of the same length
 FORMS = {".csv": "csv", ".json": "json", ".md": "markdown"}
+_PAIRED = ("difference", "low", "high")  # the columns of a paired difference and of its interval
 _DIGITS = 7  # the most that a rounded number shows, unless all of them stand before the point
 _NOISE = 1e-12  # what is smaller than this share of a column's largest number counts as 0 for its format
 
@@ -106,7 +107,8 @@ def cell_formats(columns: Columns) -> dict[str, Callable[[Any], str]]:
             formats[name] = lambda value: "" if value is None else str(value)
             continue
         mean = name.removesuffix("_low").removesuffix("_high")
-        alike = [columns[one] for one in (mean, f"{mean}_low", f"{mean}_high") if one in columns]
+        group = _PAIRED if name in _PAIRED else (mean, f"{mean}_low", f"{mean}_high")
+        alike = [columns[one] for one in group if one in columns]
         formats[name] = number_format([value for one in alike if _are_numbers(one) for value in one])
     return formats
 

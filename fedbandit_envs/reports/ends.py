@@ -17,6 +17,7 @@ from fedbandit_envs.reports.series import (
     chosen,
     finish,
     heading,
+    literal,
     looks,
     mean_band,
     name_parts,
@@ -50,16 +51,17 @@ def regret_against(
     labels = chosen(first, order)
     figure, axes = place(axes, size, len(labels))
     series: dict[str, Artist] = {}
+    numeric = all(isinstance(value, (int, float)) for value in values)
+    places = values if numeric else range(len(values))
     for label in labels:
         bands = [mean_band(result.final(label, f"mean_{kind}")[:, None]) for result in results.values()]
         mean = np.array([band.mean[0] for band in bands])
         spread = [mean - [band.low[0] for band in bands], [band.high[0] for band in bands] - mean]
-        drawn = axes.errorbar(values, mean, yerr=spread, label=label, capsize=3, **looks(first)[label])
+        drawn = axes.errorbar(places, mean, yerr=spread, label=label, capsize=3, **looks(first)[label])
         name_parts(axes, label, *drawn.get_children())
         series[label] = drawn.lines[0]
-    numeric = all(isinstance(value, (int, float)) for value in values)
     wide = numeric and min(values) > 0 and max(values) / min(values) >= 30
-    name = PARAMETER_NAMES.get(parameter, parameter)
+    name = PARAMETER_NAMES.get(parameter, literal(parameter))
     if title is None:
         title = heading(first, leave_out=parameter)
     log = ("x" if wide else "") if log is None else one_of("log", log, LOG_AXES)
@@ -67,6 +69,8 @@ def regret_against(
     if numeric:
         axes.set_xticks(values, [number_text(value) for value in values])
         axes.set_xticks([], minor=True)
+    else:
+        axes.set_xticks(places, [fitting_label(str(value)) for value in values], parse_math=False, usetex=False)
     legend(axes, series, band_note(min(len(result.trials) for result in results.values()), "bars"))
     return figure
 
@@ -80,6 +84,7 @@ PARAMETER_NAMES = {
     "noise_std": "standard deviation of the noise",
     "max_cycles": "horizon $T$",
     "dropout": "probability that a report is lost",
+    "edge_dropout": "probability that an edge fails",
     "attackers": "share of agents that report falsely",
 }
 

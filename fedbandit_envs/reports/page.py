@@ -38,9 +38,11 @@ from fedbandit_envs.reports.sections import (
     wide,
 )
 from fedbandit_envs.reports.series import series_key
+from fedbandit_envs.storage import read_whole
 
 REPORT_FILE = "report.html"
 _MOST_NAMED = 6  # results of which the headline speaks
+_MOST_BYTES = 10**7  # of a file of verdicts
 
 
 def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
@@ -93,9 +95,25 @@ def _by_numbers(path: Path) -> list[tuple[float, str]]:
 
 
 def _verdicts(folder: Path) -> list[dict[str, Any]]:
+    """The verdicts that `reproduce` has written into a folder."""
     file = folder / "verdicts.json"
-    rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    if not file.exists():
+        return []
+    try:
+        rows: list[dict[str, Any]] = json.loads(read_whole(file, _MOST_BYTES))
+        if not all(_is_verdict(row) for row in rows):
+            raise ValueError("something else")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FolderError(f"{file}: expected the verdicts of reproduce, got {error}; move it away") from error
     return rows
+
+
+def _is_verdict(row: Any) -> bool:
+    """Whether a row of a file is a verdict: a table of texts and numbers, with the verdict in words."""
+    if not isinstance(row, dict) or not isinstance(row.get("verdict"), str) or not row["verdict"].strip():
+        return False
+    small = [value for value in row.values() if not isinstance(value, int) or abs(value) < 2**63]
+    return len(small) == len(row) and all(value is None or isinstance(value, (int, float, str)) for value in small)
 
 
 def page(results: Mapping[str, Result], verdicts: list[dict[str, Any]], folder: str = "") -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.statistics import Band, student_band
-from fedbandit_envs.reports.canvas import defaults, fit_to_width, number_axes, scale_axes, start_at_zero
+from fedbandit_envs.reports.canvas import defaults, fit_to_width, fitting_label, number_axes, scale_axes, start_at_zero
 from fedbandit_envs.reports.styles import styles
 from fedbandit_envs.validation import one_of
 
@@ -108,9 +108,18 @@ def checked_sweep(results: Mapping[Any, Result]) -> Mapping[Any, Result]:
     return results
 
 
+def literal(text: str) -> str:
+    r"""A name from outside for a title or beside an axis: it is not too long, and no "$" in it begins mathematics.
+
+    >>> print(literal("my $data"))
+    my \$data
+    """
+    return fitting_label(text).replace("$", r"\$")
+
+
 def heading(result: Result, leave_out: str = "") -> str:
     """The problem, its size, and the number of trials."""
-    name = result.experiment.environment.partition("/")[2].removesuffix("-v0")
+    name = literal(result.experiment.environment.partition("/")[2].removesuffix("-v0"))
     steps = f"{int(result.steps(result.labels[0])[-1]):,}".replace(",", "{,}")
     sizes = {"num_agents": f"$M = {result.num_agents(result.labels[0])}$", "max_cycles": f"$T = {steps}$"}
     shown = [text for parameter, text in sizes.items() if parameter != leave_out]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.sweeps import Point, point_name
 from fedbandit_envs.reports.plotting import blank, regret_against
-from fedbandit_envs.reports.series import checked_sweep
+from fedbandit_envs.reports.series import checked_sweep, literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,8 @@ def regret_over_grid(
     for number, (others, panel) in enumerate(panels.items()):
         axes = places[number]
         regret_against(panel, parameters[0], axes, kind, **look)
-        axes.set_title(point_name(parameters[1:], others).replace(",", ", "), fontsize="medium")
+        point = point_name([literal(one) for one in parameters[1:]], [literal(str(value)) for value in others])
+        axes.set_title(point.replace(",", ", "), fontsize="medium")
         if number > 0 and axes.get_legend() is not None:
             axes.get_legend().remove()  # it is the same in all panels
     for repeated in figure.legends[1:]:

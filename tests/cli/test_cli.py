@@ -103,7 +103,9 @@ def test_run_shows_a_summary_and_writes_into_its_folder_only(
     monkeypatch.chdir(tmp_path)
     policies = ["--policy", "Uniform", "--policy", "Fed-PECD delta=0.05 label=tight"]
     assert main(["run", *QUICK, *policies, "--trials", "2", "--out", "here", "--executor", "serial"]) == 0
-    assert "tight" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "tight" in told
+    assert told.splitlines()[-1] == f"report: {Path('here') / 'report.html'}"
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
     written = fb.Experiment.read("here/experiment.toml")
     assert written.arguments["max_cycles"] == 64

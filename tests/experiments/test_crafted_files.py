@@ -1,7 +1,7 @@
 """Whole files with a wrong content: they are refused, no fault of this program is told, and --force replaces them."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedbandit_envs.experiments.folder import FolderError
 MISSING = object()
 VALUES = [MISSING, None, "text", -1, 10**30, float("nan"), True, {}, {"x": {"y": 1}}, np.zeros(0), np.zeros((2, 3, 4))]
 VALUES += [np.array("x"), np.array(["a", "b"]), np.full((1, 1), np.nan), np.zeros(3, bool)]
+EVIL = "\x1b[2J"
 
 
 def paths(tree: dict[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -76,6 +77,47 @@ def test_whatever_is_put_into_a_trial_s_file_is_refused_with_words(folder: Path)
     # A number in the place of another one, or a claim that is left out: of the right form, so who could know better?
     record = tree["record"]
     assert accepted <= {*record["totals"], *record["audit"]["0"], "audit", str(len(record["audit"]) - 1)}
+
+
+# Numbers of the right name and shape that no run has: they would overflow tables and figures, or stop them.
+NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
+    "a regret that overflows": (("record", "curves"), lambda curves: np.full_like(curves, 1e308)),
+    "an endless regret": (("record", "agents"), lambda agents: np.full_like(agents, np.inf)),
+    "longer numbers": (("record", "curves"), lambda curves: curves.astype(np.longdouble)),
+    "shorter numbers": (("record", "curves"), lambda curves: curves.astype(np.float16)),
+    "shorter steps": (("record", "steps"), lambda steps: steps.astype(np.int8)),
+    "a count that no float holds": (("record", "totals", "rounds"), lambda rounds: 10**400),
+    "words that can't be printed": (("record", "audit", "0", "unless"), lambda unless: EVIL),
+    "endless lists in lists": (("identity",), lambda identity: "[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("what", NUMBERS)
+def test_what_no_run_has_is_refused_although_its_form_is_right(folder: Path, what: str) -> None:
+    (file,) = folder.glob("runs/*/trial_000000.npz")
+    content = file.read_bytes()
+    tree, provenance = storage.load_with_provenance(file)
+    path, change = NUMBERS[what]
+    value: Any = tree
+    for name in path:
+        value = value[name]
+    storage.save(file, changed(tree, path, change(value)), provenance)
+    with pytest.raises(FolderError, match="expected a file of this experiment"):
+        fb.Result.load(folder)
+    file.write_bytes(content)
+    fb.Result.load(folder)
+
+
+@pytest.mark.parametrize(
+    "provenance", [{"commit": EVIL}, {EVIL: "x"}, {"commit": "x" * 10**6}, {str(n): "x" for n in range(100)}]
+)
+def test_a_provenance_that_can_not_be_shown_is_refused(folder: Path, provenance: dict[str, str]) -> None:
+    (file,) = folder.glob("runs/*/trial_000000.npz")
+    content = file.read_bytes()
+    storage.save(file, storage.load(file), provenance)
+    with pytest.raises(FolderError, match="provenance: expected at most"):
+        fb.Result.load(folder)
+    file.write_bytes(content)
 
 
 @pytest.mark.parametrize("path", [("record", "totals", "rounds"), ("record", "audit", "0"), ("seed",), ("record",)])

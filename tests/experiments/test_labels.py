@@ -47,9 +47,31 @@ def test_what_can_not_be_printed_is_no_label(what: str) -> None:
 def test_a_label_has_room_beside_a_figure() -> None:
     with pytest.raises(ExperimentError, match="expected at most 200 characters, got 201"):
         fb.PolicySpec("Uniform", label="x" * 201)
-    made = fb.PolicySpec("my_module:Mine", {"text": "\x1b" + "x" * 1000})
+    made = fb.PolicySpec("my_module:Mine", {"text": "\n" + "x" * 1000})
     assert len(made.label) == 200
     assert made.label.isprintable()
+
+
+@pytest.mark.parametrize("what", UNPRINTABLE)
+@pytest.mark.parametrize("where", ["environment", "network", "an argument", "a name", "a parameter", "a policy"])
+def test_no_other_text_of_an_experiment_can_hold_what_can_not_be_printed(what: str, where: str) -> None:
+    """Each of them is shown in some table, title or page."""
+    text = UNPRINTABLE[what]
+    environment, network, arguments, name = "Synthetic", "", {"num_agents": 3}, "Uniform"
+    parameters: dict[str, object] = {}
+    if where == "environment":
+        environment = text
+    elif where == "network":
+        network = text
+    elif where == "a policy":
+        name = text
+    elif where == "a parameter":
+        parameters = {"kind": [1, text]}
+    else:
+        arguments = {"num_agents": 3} | ({"error": text} if where == "an argument" else {text: 1})  # type: ignore[assignment]
+    with pytest.raises(ExperimentError, match="expected characters that can be printed") as caught:
+        fb.Experiment(environment, [{"name": name, "parameters": parameters}], arguments, network=network)
+    assert str(caught.value).isprintable()
 
 
 def test_odd_labels_are_in_every_table_and_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

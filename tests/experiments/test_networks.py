@@ -47,6 +47,37 @@ def test_a_sweep_over_networks_plays_each() -> None:
     assert edges == [3, 4, 6]
 
 
+def test_a_sweep_over_failing_edges_plays_each_and_leaves_others_as_they_are() -> None:
+    results = sweep(RING, {"edge_dropout": [0.0, 0.5, 1.0]}, executor="serial")
+    crossed = [result.final("coop-UCB2", "scalars_peer") for result in results.values()]
+    np.testing.assert_array_equal(crossed[0], fb.run(RING, executor="serial").final("coop-UCB2", "scalars_peer"))
+    assert (crossed[1] > 0).all()
+    assert (crossed[1] < crossed[0]).all()
+    assert (crossed[2] == 0).all()
+    alone = [result.final("Uniform").tolist() for result in results.values()]
+    assert alone[0] == alone[1] == alone[2]
+    policy = RING.policies[0].make()
+    faults = fb.Faults(edge_dropout=0.5)
+    seeds = [RING.trial_seed(trial) for trial in range(2)]
+    played = [fb.play(RING.environment_for(policy), policy, seed=s, network="ring", faults=faults) for s in seeds]
+    assert crossed[1].tolist() == [history.ledger.scalars_peer for history in played]
+
+
+def test_failing_edges_are_written_and_read_and_make_another_problem(tmp_path: Path) -> None:
+    lossy = RING.with_argument("edge_dropout", 0.25)
+    lossy.write(tmp_path / "lossy.toml")
+    assert fb.Experiment.read(tmp_path / "lossy.toml") == lossy
+    assert lossy.problem() != RING.problem()
+    assert "edge_dropout" not in RING.text()  # experiments of before keep their identity
+
+
+def test_edges_fail_only_where_a_policy_talks_to_peers() -> None:
+    with pytest.raises(ValueError, match=r"expected 0 where nobody has peers, got 0\.5; use dropout"):
+        fb.Experiment("Synthetic", ["Fed-PECD"], edge_dropout=0.5).check()
+    with pytest.raises(ValueError, match=r"edge_dropout: expected a share from 0 to 1, got 1\.5"):
+        RING.with_argument("edge_dropout", 1.5)
+
+
 @pytest.mark.parametrize(
     ("network", "words"),
     [

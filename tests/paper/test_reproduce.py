@@ -101,6 +101,10 @@ def test_the_command_prints_verdicts_and_explains_what_does_not_hold(
     assert code == int("fails" in text)
     assert "exact below hidden" in text
     assert "exact: coverage of at least 0.9: undecided. all estimates within their widths in 2 of 2 runs" in text
+    assert text.splitlines()[-1] == f"report: {tmp_path / 'report.html'}"
+    page = (tmp_path / "report.html").read_text()
+    assert "statements of the paper" in page
+    assert "<summary>synthetic-M6</summary>" in page
 
 
 def test_the_grid_has_a_row_per_cell_with_both_verdicts(tmp_path: Path) -> None:

@@ -352,8 +352,8 @@ def test_faults_take_attackers_only() -> None:
 def test_an_experiment_names_its_attackers() -> None:
     experiment = fb.Experiment("fedbandit/Synthetic-v0", ["Fed-PECD"], {"num_agents": 10, "max_cycles": 300}, trials=1)
     attacked = experiment.with_argument("attackers", 0.2).with_argument("attack", "scale")
-    assert attacked.faults() == Faults(attackers=Attackers("scale", 0.2))
-    assert experiment.faults() is None
+    assert attacked.faults(attacked.policies[0].make()) == Faults(attackers=Attackers("scale", 0.2))
+    assert experiment.faults(experiment.policies[0].make()) is None
     assert fb.Experiment.from_table(attacked.table()) == attacked
     assert attacked.problem() != experiment.problem()
     with pytest.raises(ValueError, match="attack: expected"):
