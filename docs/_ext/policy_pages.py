@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from league_page import shortened
 from markdown_text import docstring, heading, parameters, table, words
 from matplotlib.figure import Figure
 from policy_kinds import Home, home, kinds, network_of
@@ -136,8 +137,10 @@ def figure_words(run: Shown) -> str:
     """What stands below the figure."""
     ends = " and ".join(f"{end} ({LOOK[ENDS[end]]})" for end in run.scale if end != run.name)
     beside = f", beside {ends}" if ends else ""
+    other = [(end, one) for end, one in run.scale.items() if end.endswith("Uniform") and end != run.name]
+    against = "".join(f", against {shortened(one.mean_regret()[-1])} of {end}" for end, one in other)
     return f"""Regret per agent over time on {run.home.told}: {run.setting}, seed 0{beside}.
-It is one run of a small problem."""
+It is one run of a small problem. At its end regret is {shortened(run.history.mean_regret()[-1])}{against}."""
 
 
 def sends(run: Shown) -> str:

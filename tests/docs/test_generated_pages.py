@@ -113,6 +113,13 @@ def test_snippets_of_environments_run_when_pasted(
         assert float(capsys.readouterr().out) >= 0
 
 
+def test_the_words_below_a_figure_tell_where_its_curves_end(policies: dict[str, str]) -> None:
+    name, env = "Local-UCB", fb.make("fedbandit/Synthetic-v0", num_agents=20, error="classical", max_cycles=8192)
+    own, uniform = (fb.play(env, fb.make_policy(one), seed=0).mean_regret()[-1] for one in (name, "Uniform"))
+    told = f"At its end regret is {own:.0f}, against {float(f'{uniform:.3g}'):,.0f} of Uniform."
+    assert told in policies[f"policies/{name}"]
+
+
 def test_a_page_tells_what_is_sent_and_what_is_not(policies: dict[str, str]) -> None:
     assert "to the server" in policies["policies/Fed-PECD"]
     assert "Nothing. Its agents never communicate" in policies["policies/Local-UCB"]
