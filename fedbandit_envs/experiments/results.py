@@ -13,7 +13,7 @@ from fedbandit_envs.experiments.folder import make_folder
 from fedbandit_envs.experiments.reading import read_folder
 from fedbandit_envs.experiments.tables import LEDGER, TABLES, WITH_STEPS
 from fedbandit_envs.experiments.text import Columns, aligned, html_table, selected, typed, write_table
-from fedbandit_envs.experiments.trials import PRIVACY, STATES, Record, curve_names
+from fedbandit_envs.experiments.trials import PRIVACY, STATES, Record, curve_names, settling_step
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.rounds.ledger import COUNTS, DIRECTIONS
 from fedbandit_envs.validation import needs, one_of, whole_number
@@ -196,15 +196,11 @@ class Result:
         return by_claim
 
     def time_to_settle(self, label: str) -> FloatArray:
-        """(trials,) the first checkpoint at which every agent has one arm left.
+        """(trials,) the step by which every agent has one arm left, to about 1 % of the horizon.
 
         NaN where that never happens. A policy that eliminates no arms, like the Oracle, has no such time.
         """
-        times = []
-        for steps, values in self.paths(label, "settled_share"):
-            there = np.flatnonzero(values >= 1)
-            times.append(float(steps[there[0]]) if len(there) else np.nan)
-        return np.array(times)
+        return np.array([settling_step(steps, shares) for steps, shares in self.paths(label, "settled_share")])
 
     def table(self, what: str = "summary", kind: str = "regret", times: Sequence[int] | None = None) -> Columns:
         """A tidy table as columns.

@@ -1,6 +1,7 @@
 """One trial of an experiment: every policy on the same instance, each boiled down to a record of plain arrays."""
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from threading import get_ident
@@ -9,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
 from fedbandit_envs.experiments.experiment import Experiment
 from fedbandit_envs.experiments.failures import Failure
 from fedbandit_envs.problems.regrets import REGRETS
 from fedbandit_envs.protocol.policy import observe_for
-from fedbandit_envs.rounds.history import History
+from fedbandit_envs.rounds.history import History, checkpoint_times
 from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.shards.playing import play
 
@@ -157,6 +158,26 @@ def wrong_share(history: History) -> FloatArray:
         lately, before = pulls - before, pulls
         shares.append((np.take_along_axis(gaps, lately.argmax(axis=1)[:, None], axis=1) > 0).mean())
     return np.array(shares)
+
+
+def settling_step(steps: IntArray, shares: FloatArray) -> float:
+    """The step by which all agents have one arm left; NaN if that never happens.
+
+    A checkpoint says how agents stood when the plan began that ends there. Such a plan can be as long as the rest of
+    the run, but it began before the first time of the grid after the checkpoint before.
+
+    Args:
+        steps: (C,) the checkpoints of a run, of which the last is its horizon.
+        shares: (C,) the share of agents with one arm left.
+
+    >>> settling_step(np.array([10, 1000]), np.array([0.0, 1.0]))
+    11.0
+    """
+    there = np.flatnonzero(shares >= 1)
+    if not len(there):
+        return np.nan
+    grid, before = checkpoint_times(int(steps[-1])), steps[there[0] - 1] if there[0] else 0
+    return float(grid[bisect_right(grid, before)])
 
 
 def cumulative_counts(history: History) -> FloatArray:

@@ -27,6 +27,7 @@ from fedbandit_baselines.dec_ucb import DecUCB
 from fedbandit_baselines.gosine import GosInE
 from fedbandit_baselines.gossip_ucb import GossipUCB
 from fedbandit_baselines.private_gossip_ucb import PrivateGossipUCB
+from fedbandit_envs.rounds.ledger import COUNTS
 from fedbandit_envs.rounds.relay import ViaGraph
 
 POLICIES = {
@@ -217,6 +218,14 @@ def test_the_ledger_counts_what_the_formulas_say(network, name):
     each = scalars_of_a_round(name, edges)
     assert (ledger.scalars_peer, ledger.scalars, ledger.rounds) == (each * speaking, each * speaking, speaking)
     assert ledger.messages == ledger.messages_peer == (7 if name == "GosInE" else 2 * edges) * speaking
+    if name in (
+        "coop-UCB2",
+        "coop-UCL",
+        "DDUCB",
+        "Dec-UCB",
+    ):  # every edge carries the same: each agent pays for what it hears
+        heard = ledger.per_agent[:, COUNTS.index("scalars_peer")]
+        np.testing.assert_array_equal(heard, 2 * K * speaking * rounds.network.degrees)
 
 
 def test_the_ledger_of_dcb_counts_a_queue_for_each_agent_that_hears():

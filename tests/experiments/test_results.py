@@ -64,14 +64,28 @@ def test_wrong_share_counts_agents_on_a_worse_arm(result: fb.Result) -> None:
     assert result.final("Oracle", "wrong_share").tolist() == [0, 0, 0]
 
 
-def test_time_to_settle_is_the_first_checkpoint_with_one_arm_left_and_nan_if_never(result: fb.Result) -> None:
+def test_time_to_settle_is_when_one_arm_is_left_and_nan_if_never(result: fb.Result) -> None:
     assert np.isnan(result.time_to_settle("Oracle")).all()
     env = fb.make("fedbandit/Linear-v0", theta=[[1.0, 0.0]] * 2, features=[[[0.9, 0.1], [-0.9, 0.1]]] * 2)
     eliminating = fb.play(env, fb.make_policy("Fed-PECD"), seed=0)
     record = {"trial": 0, "seed": "0", "policies": {"0": summary(eliminating)}}
     found = fb.Result(fb.Experiment("fedbandit/Linear-v0", ["Fed-PECD"]), [record])
-    first = eliminating.steps[np.flatnonzero((eliminating.active == 1).all(axis=1))[0]]
-    assert found.time_to_settle("Fed-PECD").tolist() == [first]
+    first = np.flatnonzero((eliminating.active == 1).all(axis=1))[0]
+    (settled,) = found.time_to_settle("Fed-PECD")
+    assert eliminating.steps[first - 1] < settled <= eliminating.steps[first]
+
+
+@pytest.mark.parametrize(("name", "pulls"), [("One-Round", 1000), ("Limited-Interaction", 999)])
+def test_time_to_settle_is_when_the_answer_was_given_and_not_when_the_pulls_of_that_arm_end(
+    name: str, pulls: int
+) -> None:
+    # Equal arms are never dropped, so both answer after all of their budget; Limited-Interaction has 3 equal rounds.
+    policy = {"name": name, "parameters": {"budget": 1000}}
+    arguments = {"num_agents": 6, "means": [0.5, 0.5, 0.5], "max_cycles": 3000}
+    found = fb.run(fb.Experiment("MultiArmed", [policy], arguments, trials=3), executor="serial")
+    (label,) = found.labels
+    assert (found.time_to_settle(label) > pulls).all()
+    assert (found.time_to_settle(label) <= pulls + 30).all()  # the grid has 100 times that are evenly spread
 
 
 def test_summary_has_a_row_per_policy(result: fb.Result) -> None:

@@ -62,24 +62,31 @@ def test_every_kind_of_context(name, kind):
     assert_same_run(played(env, name, None), played(env, name, 3))
 
 
-EVERY_KIND = {"fixed": {}, **KINDS, "revealed": {"context": "streaming", "reveal": "after"}}
+EVERY_KIND = {
+    "fixed": ("Synthetic", {}),
+    **{kind: ("Synthetic", settings) for kind, settings in KINDS.items()},
+    "revealed": ("Synthetic", {"context": "streaming", "reveal": "after"}),
+    "multi-armed": ("MultiArmed", {}),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_policy_on_every_kind_of_problem_that_it_can_play(kind, monkeypatch):
-    """Those that talk to peers are among them; shards are checked in turn."""
+    """Those that talk to peers are among them."""
     monkeypatch.setattr(part, "_STEPS_ALONE", 17)
-    played_by = []
-    for place, name in enumerate(POLICIES):
+    played_by, (id, settings) = [], EVERY_KIND[kind]
+    if id == "Synthetic":
+        settings = {"context_std": 0.1, **settings}
+    for name in POLICIES:
         shown = {"observe": observe_for(fb.make_policy(name))}
         if (kind, shown["observe"]) == ("resampled", "context"):
             continue  # there is none that could be shown
-        env = fb.make(
-            "Synthetic", num_agents=7, num_arms=4, max_cycles=70, context_std=0.1, **shown, **EVERY_KIND[kind]
-        )
+        env = fb.make(id, num_agents=7, num_arms=4, max_cycles=70, **shown, **settings)
         if fb.why_not(fb.make_policy(name), env, network="ring") is None:
-            assert_same_run(played(env, name, None), played(env, name, (1, 2, 3, 7)[place % 4]))
+            expected = played(env, name, None)
+            for shards in (1, 2, 3, 7):
+                assert_same_run(expected, played(env, name, shards))
             played_by.append(name)
     assert len(played_by) >= 10
 
