@@ -135,5 +135,19 @@ def finish(axes: "Axes", x: str, y: str, title: str, log: str) -> None:
         axes.set_title(title)
     start_at_zero(axes)
     scale_axes(axes, log)
+    if axes.get_yscale() == "log":
+        _sink(axes)
     number_axes(axes)
     fit_to_width(axes)
+
+
+def _sink(axes: "Axes") -> None:
+    """Let bands and bars that reach 0 or less go on below a logarithmic axis: without these corners they would tear."""
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    floor = axes.get_ylim()[0] * 1e-3
+    for drawn in axes.collections:
+        if isinstance(drawn, (PolyCollection, LineCollection)):
+            for path in drawn.get_paths():
+                heights = np.asarray(path.vertices)[:, 1]
+                heights[heights <= 0] = floor

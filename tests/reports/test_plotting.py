@@ -13,7 +13,7 @@ from experiment_policies import small
 
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main
-from fedbandit_envs.experiments.statistics import paired_difference
+from fedbandit_envs.experiments.statistics import paired_difference, student_band
 from fedbandit_envs.experiments.sweeps import sweep
 from fedbandit_envs.reports import plotting
 from fedbandit_envs.reports.sweep_figure import regret_over_grid
@@ -305,6 +305,23 @@ def test_an_axis_without_positive_values_stays_linear(name: str) -> None:
     figure.draw_without_rendering()
     scales = {"regret": ("log", "linear"), "communication": ("linear", "linear"), "active": ("log", "log")}
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == scales.get(name, ("linear", "log"))
+
+
+def test_bands_and_bars_that_reach_zero_go_on_below_a_logarithmic_axis() -> None:
+    """A corner that is not drawn would tear the band, and a bar without its lower end would not be drawn at all."""
+    wide = fb.run(small(trials=2, policies=["Local-UCB"], seed=7), executor="serial")
+    low = student_band(wide.curve("Local-UCB")).low
+    assert low[-1] <= 0
+    assert (low > 0).any()
+    bars = plotting.regret_against({4: wide}, "num_agents", log="y")
+    for figure in (plotting.regret(wide, log="y"), bars):
+        (axes,) = figure.axes
+        (drawn,) = axes.collections
+        heights = np.concatenate([np.asarray(path.vertices)[:, 1] for path in drawn.get_paths()])
+        assert 0 < heights.min() < axes.get_ylim()[0]
+    on_linear = np.asarray(plotting.regret(wide).axes[0].collections[0].get_paths()[0].vertices)[:, 1]
+    sunk = np.asarray(plotting.regret(wide, log="y").axes[0].collections[0].get_paths()[0].vertices)[:, 1]
+    np.testing.assert_array_equal(sunk[on_linear > 0], on_linear[on_linear > 0])
 
 
 def test_a_scale_that_is_changed_after_drawing_keeps_the_curves_in_sight(result: fb.Result) -> None:
