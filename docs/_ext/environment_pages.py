@@ -53,10 +53,10 @@ SHARED_ARGUMENTS = 'It takes `render_mode` ("ansi") too.'
 COMMON_ARGUMENTS = """Every environment takes three more: `observe` ("distribution" or "context"), `reveal` ("never" or
 "after": whether contexts that change at each step are revealed after it), and `render_mode` ("ansi", "rgb_array" or
 "human")."""
-RENDERED = """What `render_mode="rgb_array"` shows after {steps} steps of {name} with the default arguments: a row is an
-agent, a column an arm, and a mark stands at the arm that is best for the agent. Of many agents only some are shown."""
-LOADS = """How many agents were on each arm, on average over the second half of {steps} steps of {name}, beside the best
-assignment, which no agent knows."""
+RENDERED = """What `render_mode="rgb_array"` shows after {steps:,} steps of {name} with the default arguments: a row is
+an agent, a column an arm, and a mark is at the arm that is best for the agent. Of many agents only some are shown."""
+LOADS = """How many agents were on each arm, on average over the second half of {steps:,} steps of {name}, beside the
+best assignment, which no agent knows."""
 
 
 def slug(id: str) -> str:

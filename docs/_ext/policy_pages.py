@@ -33,7 +33,7 @@ class Shown:
         """The sizes of the problem, in words."""
         constants = self.history.constants
         features = "" if self.home.environment in WITHOUT_FEATURES else f", dimension {constants.dim}"
-        return f"{constants.num_agents} agents, {constants.num_arms} arms{features}, {constants.horizon} steps"
+        return f"{constants.num_agents} agents, {constants.num_arms} arms{features}, {constants.horizon:,} steps"
 
 
 def pages(pictures: Path, ideas: Path) -> dict[str, str]:

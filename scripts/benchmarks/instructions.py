@@ -26,7 +26,7 @@ print("done", flush=True)
 sys.stdin.readline()
 """
 _RUNS = 4
-_SETTINGS = (("Fed-PECD", 100, 2**17), ("Local-UCB", 100, 256), ("DisLinUCB", 100, 64))
+_SETTINGS = (("Fed-PECD", 100, 2**17), ("Fed-CI", 100, 2**17), ("Local-UCB", 100, 256), ("DisLinUCB", 100, 64))
 
 
 def instructions(quick: bool) -> list[Row]:
