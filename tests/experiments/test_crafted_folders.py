@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,10 +31,11 @@ def described(folder: Path, **changes: Any) -> None:
     file.write_text(tomli_w.dumps({"checksum": checksum(table), **table}))
 
 
-def forged(source: Path, target: Path, arguments: Mapping[str, Any], environment: str) -> None:
+def forged(source: Path, target: Path, arguments: Mapping[str, Any], environment: str, policy: str = "Uniform") -> None:
     """A copy of a folder with one run whose files all say that it had these arguments."""
     table = tomllib.loads((source / "experiment.toml").read_text())
     table |= {"arguments": table["arguments"] | arguments, "environment": environment}
+    table["policies"][0]["name"] = policy
     experiment = fb.Experiment.from_table(table)
     (run,) = source.glob("runs/*")
     for file in run.glob("trial_*.npz"):
@@ -97,6 +99,25 @@ def test_odd_values_and_names_of_a_sweep_are_shown_letter_by_letter(folder: Path
     assert {fitting_label(f"{odd}1"), fitting_label(f"{odd}2")} <= {text.get_text() for text in axes.get_xticklabels()}
     assert main(["report", str(tmp_path / "one"), "--out", str(tmp_path / "report.html")]) == 0
     assert "<script>alert" not in (tmp_path / "report.html").read_text()
+
+
+def test_readers_import_nothing_that_a_folder_names(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code_of_a_stranger.py").write_text("import pathlib\n\npathlib.Path('mark').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for number in (1, 2):
+        path = tmp_path / "sweep" / f"num_agents={number}"
+        forged(folder, path, {"sha256": "0"}, "code_of_a_stranger:Problem", "code_of_a_stranger:Policy")
+    path.rename(tmp_path / "one")
+    for command in (["compare"], ["compare", "--format", "latex"], ["plot", "--format", "svg"], ["report"]):
+        for name in ("one", "sweep"):
+            assert main([command[0], name, *command[1:]]) == 0
+    assert not (tmp_path / "mark").exists()
+    assert "code_of_a_stranger" not in sys.modules
+    assert main(["run", "one/experiment.toml"]) != 0
+    assert (tmp_path / "mark").exists()  # to run an experiment is to run its code: SECURITY.md says so
 
 
 def test_a_folder_with_the_name_of_another_sweep_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -141,7 +141,8 @@ def runs() -> Iterator[tuple[str, str]]:
                 seeds, horizon = ((5,), 60) if short else ((5, 6, 7), 1000)
                 variants |= {f"faults {seed}": (seed, horizon, {"faults": FAULTS}) for seed in seeds}
                 variants["stepwise"] = (5, 50, {"stepwise": True})
-            if problem in ("synthetic", "households") and getattr(policy, "aggregation", "mean") != "mean":
+            robust = label == "Fed-CI" or getattr(policy, "aggregation", "mean") != "mean"
+            if problem in ("synthetic", "households") and robust:
                 variants["attackers"] = (5, 100 if short else 1000, {"faults": ATTACKED})
             for variant, (seed, horizon, keywords) in variants.items():
                 env = fb.make(name, max_cycles=horizon, **shown)
