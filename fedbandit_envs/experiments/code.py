@@ -9,8 +9,9 @@ import ast
 import hashlib
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from types import ModuleType
@@ -83,13 +84,36 @@ def _located(name: str) -> tuple[Path | None, str]:
     module = sys.modules.get(name)
     if module is not None:
         return _file(module), getattr(module, "__package__", None) or ""
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):  # a name that was imported from a module is no module
-        return None, ""
+    spec = _spec_of(name)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return None, ""
     return Path(str(spec.origin)), name if spec.submodule_search_locations else spec.parent or ""
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Where a module would come from; None: nowhere, as a name that was imported from a module is no module.
+
+    Nothing is imported. `importlib.util.find_spec` imports the modules above a name, and with them code that a policy
+    imports late because that takes long or can fail.
+    """
+    parent = name.rpartition(".")[0]
+    folders = _folders_of(parent) if parent else None
+    if parent and folders is None:
+        return None
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    try:
+        return next((spec for finder in finders if (spec := finder.find_spec(name, folders)) is not None), None)
+    except KeyError:  # a folder without an __init__.py in another such folder, which must be imported first
+        return find_spec(name)
+
+
+def _folders_of(package: str) -> Sequence[str] | None:
+    """Where a package looks for its modules; None: it is no package."""
+    module = sys.modules.get(package)
+    if module is not None:
+        return getattr(module, "__path__", None)
+    spec = _spec_of(package)
+    return None if spec is None else spec.submodule_search_locations
 
 
 def _file(module: ModuleType | None) -> Path | None:

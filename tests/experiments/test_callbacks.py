@@ -51,7 +51,9 @@ def test_a_callback_that_fails_stops_the_run_and_loses_nothing(tmp_path: Path, e
     assert list(tmp_path.glob("runs/Uniform-*/trial_000001.npz"))
     assert not list(tmp_path.rglob("*reserved*"))
     result = fb.run(small(policies=["Uniform"]), tmp_path, executor)
-    assert result.notes == [f"Uniform: {kept} trials reused, {5 - kept} computed"]
+    # On a busy machine all five can have finished before this process heard of the failure.
+    nothing_left = "nothing was left to compute: all trials were there"
+    assert result.notes == [f"Uniform: {kept} trials reused, {5 - kept} computed" if kept < 5 else nothing_left]
 
 
 def test_callbacks_know_the_experiment_of_several() -> None:

@@ -125,6 +125,29 @@ def test_modules_of_a_folder_without_an_init_file_are_part_of_the_hash(tmp_path:
 
 
 @pytest.mark.slow
+def test_modules_that_are_imported_late_are_part_of_the_hash_and_are_not_run(tmp_path: Path) -> None:
+    folder = tmp_path / "own" / "inner" / "deep"  # neither folder has an __init__.py
+    folder.mkdir(parents=True)
+    (tmp_path / "own_policy.py").write_text(
+        "from fedbandit_baselines.yardsticks import Uniform\n"
+        "class Mine(Uniform):\n"
+        "    def late(self):\n"
+        "        from own.inner.deep.slow import THING\n"
+        "        from fedbandit_agents.phased.design_compiled import first_order\n"
+    )
+    program = (
+        "import sys\nfrom own_policy import Mine\nfrom fedbandit_envs.experiments.code import code_digest\n"
+        "print(code_digest(Mine))\nprint('fedbandit_agents.phased.design_compiled' in sys.modules)\n"
+    )
+    digests = set()
+    for number in (1, 2):
+        (folder / "slow.py").write_text(f"print('it was run')\nTHING = {number}\n")
+        digest, compiled = typed(program, tmp_path)
+        digests.add(digest)
+        assert compiled == "False"
+    assert len(digests) == 2
+
+
 def test_the_hash_does_not_depend_on_where_the_package_is_installed(tmp_path: Path) -> None:
     import fedbandit_agents
     import fedbandit_baselines

@@ -144,6 +144,11 @@ def test_a_room_imports_only_rooms_named_earlier(module):
     assert not upward
 
 
+def test_a_federation_is_built_on_rounds_and_not_on_experiments():
+    used = {found.name for module in MODULES if room(module) == "federation" for found in ALL[module]} & set(MODULES)
+    assert not {"experiments", "reports", "testing"} & {room(name) for name in used}
+
+
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_nothing_imports_the_paper_or_the_command_line_but_the_command_line(module):
     if module.startswith("fedbandit_envs") and room(module) in ("cli", "paper"):
