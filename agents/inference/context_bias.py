@@ -192,7 +192,8 @@ def misfit(
     squares = (sums / pulls.clip(min=1) - average.mean[:, 0]) ** 2
     total = tau2 + unexplained
     share = np.where((pulls > 0) & (total > 0), tau2 / np.where(total > 0, total, 1), 0)
-    normals = view.distribution.reward_factors(view.feature_map, others.theta)[0].shape[2]
+    one_agent = view.distribution.rows(np.arange(1))  # all have as many normals
+    normals = one_agent.reward_factors(view.feature_map, others.theta)[0].shape[2]
     independent = min(1.0, normals / pulls.shape[1]) if normals else 1.0
     found = share * (squares - unexplained) / np.where(total > 0, total, 1) * spread**2
     return independent * np.stack([found.sum(axis=1), (share**2).sum(axis=1)], axis=1)

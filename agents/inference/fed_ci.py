@@ -12,7 +12,7 @@ from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
 from fedbandit_agents.inference.stream import StreamAgents, is_stream
 from fedbandit_agents.inference.stream_server import StreamServer
-from fedbandit_envs.arrays import BoolArray, IntArray
+from fedbandit_envs.arrays import BoolArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
 from fedbandit_envs.protocol.policy import ServerSide
@@ -90,9 +90,12 @@ class FedCIAgents(InferringAgents):
         It may gain E[(r_a - r_best)^+] at each step that remains. To find out takes as many pulls as halve the variance
         of r_a - r_best, and the price is what these pulls are expected to lose.
         """
-        mean, variance, hope = belief.against(best)
-        price = -mean * np.maximum(variance, self.noise)  # both sides are multiplied by the variance, which may be 0
-        worth: BoolArray = remaining * hope * variance >= price
+        worth: BoolArray = np.empty(self.noise.shape, dtype=bool)
+        for rows in row_groups(len(best)):
+            mean, variance, hope = belief.rows(rows).against(best[rows])
+            # Both sides are multiplied by the variance, which may be 0.
+            price = -mean * np.maximum(variance, self.noise[rows])
+            worth[rows] = remaining * hope * variance >= price
         worth[np.arange(len(best)), best] = False
         return worth
 

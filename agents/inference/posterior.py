@@ -152,7 +152,7 @@ class Belief:
         place = np.concatenate(best, axis=1) + num_arms * np.arange(n)[:, None]
         return np.bincount(place.ravel(), minlength=n * num_arms).reshape(n, num_arms)
 
-    def rows(self, index: IntArray) -> "Belief":
+    def rows(self, index: IntArray | slice) -> "Belief":
         """The belief of some of these agents."""
         return Belief(self.log_weights[index], self.mean[index], self.variance[index], self.factors[index])
 
