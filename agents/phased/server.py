@@ -61,10 +61,13 @@ class PhasedServer(ServerSide):
             squares = np.einsum("nad,nad->na", theta, theta)
             turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares)
             norms = np.sqrt(squares)
+        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
+        too_long = present & (norms > most)
+        if not (turned.any() or too_long.any()):  # usually: to list what is wrong takes longer than to see that nothing is
+            return
         for row, arm in np.argwhere(turned):
             refused.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
-        most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
-        for row, arm in np.argwhere(present & (norms > most)):
+        for row, arm in np.argwhere(too_long):
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )
