@@ -117,6 +117,7 @@ def test_a_large_network_has_the_same_second_eigenvalue_as_by_formula(name, agen
     assert fb.Network.of(name, agents).second_eigenvalue == pytest.approx(formula, rel=0, abs=1.1e-12)
 
 
+@pytest.mark.slow
 def test_long_and_other_large_networks_have_the_second_eigenvalue_of_all_eigenvalues():
     rng = np.random.default_rng(0)
     tree = [(int(rng.integers(node)), node) for node in range(1, 1100)]
