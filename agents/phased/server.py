@@ -63,7 +63,7 @@ class PhasedServer(ServerSide):
             norms = np.sqrt(squares)
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
         too_long = present & (norms > most)
-        if not (turned.any() or too_long.any()):  # usually: to list what is wrong takes longer than to see that nothing is
+        if not (turned.any() or too_long.any()):  # mostly: listing what is wrong takes longer
             return
         for row, arm in np.argwhere(turned):
             refused.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
