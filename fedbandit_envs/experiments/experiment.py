@@ -165,12 +165,11 @@ class Experiment:
         one_of("shards_on", str(self.shards_on).partition(":")[0], HOSTS)
         if self.shards_on != "processes" and not self.shards:
             raise ExperimentError(f"shards_on: expected a number of shards with it, got {self.shards_on!r} alone")
-        for name in self.arguments:
-            if name in _CHOSEN_BY_RUN:
-                raise ExperimentError(
-                    f"arguments: expected what every policy shares, got {name!r}; drop it: each policy "
-                    "is shown what it observes"
-                )
+        if chosen := [name for name in self.arguments if name in _CHOSEN_BY_RUN]:
+            raise ExperimentError(
+                f"arguments: expected what every policy shares, got {chosen[0]!r}; drop it: each policy is shown what "
+                "it observes"
+            )
 
     def __repr__(self) -> str:
         settings = f"{short(self.arguments)}, trials={self.trials}, seed={self.seed}"

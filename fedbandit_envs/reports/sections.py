@@ -81,12 +81,10 @@ def headline(result: Result) -> list[str]:
     done, wanted = len(result.trials), result.experiment.trials
     whole = f"All {wanted} trials are finished." if wanted > 1 else "The one trial is finished."
     lines.append(f"{done} of {wanted} trials are finished." if done < wanted else whole)
-    pairs = result.table("comparisons")
-    if pairs["p_holm"] and done > 1:
-        different = sum(p_value < 0.05 for p_value in pairs["p_holm"])
-        lines.append(
-            f"{different} of {len(pairs['p_holm'])} pairs of policies differ at the level of 5 %, corrected by Holm."
-        )
+    p_values = result.table("comparisons")["p_holm"]
+    if p_values and done > 1:
+        different = sum(p_value < 0.05 for p_value in p_values)
+        lines.append(f"{different} of {len(p_values)} pairs of policies differ at the level of 5 %, corrected by Holm.")
     audits = audit_table(result)
     if audits:
         claimed = [verdict for verdict in audits["verdict"] if verdict != "not claimed"]
@@ -110,10 +108,9 @@ def advice_lines(result: Result) -> list[str]:
     A folder can come from elsewhere, with parameters or data that are not here; then there is no advice.
     """
     known = set(policy_names())  # a name from elsewhere would import code that someone else has chosen
+    specs = [spec for spec in result.experiment.policies if spec.name in known]
     try:
-        return [
-            line for spec in result.experiment.policies if spec.name in known for line in advice_about(result, spec)
-        ]
+        return [line for spec in specs for line in advice_about(result, spec)]
     except ValueError:
         return []
 
