@@ -111,6 +111,7 @@ class Processes:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
         """Hand `fn(*args)` to a worker; both must be picklable."""
+        self._end_broken()
         try:
             future = self._pool.submit(fn, *args)
         except BrokenExecutor:
@@ -120,6 +121,14 @@ class Processes:
             future = self._pool.submit(fn, *args)
         self._started = list((self._pool._processes or {}).values()) or self._started
         return future
+
+    def _end_broken(self) -> None:
+        """End the workers of a pool that has lost one, also stopped ones.
+
+        Since Python 3.12 such a pool keeps its lock until all of its workers have ended. A stopped one never does.
+        """
+        if self._pool._broken:
+            self.end_workers()
 
     def end_workers(self) -> None:
         """End all workers at once, also stopped ones; the futures of their tasks raise `BrokenExecutor`."""
@@ -137,6 +146,7 @@ class Processes:
         self._start()
 
     def _end_pool(self, at_once: bool = False) -> None:
+        self._end_broken()
         manager = self._pool._executor_manager_thread
         self._pool.shutdown(wait=False, cancel_futures=True)
         if at_once or not _have_ended(self._started):
