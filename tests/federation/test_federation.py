@@ -34,7 +34,9 @@ EACH_STEP_A_TURN += ["FedUCB", "Pooled-UCB", "Private-FedLinUCB", "Weighted-DisL
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("blocks", [EACH_ITS_OWN, SEVERAL], ids=["one", "several"])
+@pytest.mark.parametrize(
+    "blocks", [pytest.param(EACH_ITS_OWN, id="one", marks=pytest.mark.slow), pytest.param(SEVERAL, id="several")]
+)
 def test_a_federation_plays_as_one_process_bit_for_bit(name: str, blocks: Sequence[Sequence[int]]) -> None:
     of = settings(name, max_cycles=14 if name in PEERS else 20 if name in EACH_STEP_A_TURN else 300)
     loop = Loop(of, blocks)

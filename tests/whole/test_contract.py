@@ -69,7 +69,13 @@ def play(env, name, **how):
     return fb.play(env, fb.make_policy(name), **{"network": "ring", **how})
 
 
-@every_policy
+# It takes a second for each policy, so the fast suite checks one of each kind. What it checks is tested one by one below.
+CHECKED_FAST = ("Fed-PECD", "Fed-CI", "Multi-Round", "DisLinUCB", "KK-UCB-Observed", "UCB1", "coop-UCB2", "OrchExplore")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in CHECKED_FAST else pytest.mark.slow) for name in ALL]
+)
 def test_check_policy_finds_no_fault(name):
     assert "no fault" in check_policy(fb.make_policy(name))
 
