@@ -69,7 +69,7 @@ def play(env, name, **how):
     return fb.play(env, fb.make_policy(name), **{"network": "ring", **how})
 
 
-# It takes a second for each policy, so the fast suite checks one of each kind. What it checks is tested one by one below.
+# It takes a second for each policy: the fast suite checks one of each kind. What it checks is also tested below.
 CHECKED_FAST = ("Fed-PECD", "Fed-CI", "Multi-Round", "DisLinUCB", "KK-UCB-Observed", "UCB1", "coop-UCB2", "OrchExplore")
 
 
