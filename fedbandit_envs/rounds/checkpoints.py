@@ -1,6 +1,7 @@
 """What a block of agents has pulled, now and at the checkpoints of a run."""
 
 from bisect import bisect_right
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,12 +117,14 @@ class Checkpoints:
 
 def marks_of(side: AgentSide, num_agents: int, num_arms: int) -> Marks:
     """How the agents of a block stand; they consider all K arms unless they eliminate some."""
-
-    def every(value: int) -> IntArray:
-        return np.broadcast_to(np.int64(value), (num_agents,))  # without memory of its own
-
     return Marks(
-        every(num_arms) if side.active is None else np.add.reduce(side.active, axis=1),
-        every(1) if side.admitted is None else side.admitted.astype(np.int64),
-        every(-1) if side.recommended is None else side.recommended.astype(np.int64),
+        _every(num_arms, num_agents) if side.active is None else np.add.reduce(side.active, axis=1),
+        _every(1, num_agents) if side.admitted is None else side.admitted.astype(np.int64),
+        _every(-1, num_agents) if side.recommended is None else side.recommended.astype(np.int64),
     )
+
+
+@cache
+def _every(value: int, num_agents: int) -> IntArray:
+    """The same mark for all agents: a view (n,) of one number, which nobody can write to."""
+    return np.broadcast_to(np.int64(value), (num_agents,))
