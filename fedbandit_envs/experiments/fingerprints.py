@@ -248,7 +248,7 @@ def _imported_names(code: CodeType) -> tuple[str, ...]:
 
 def _is_place(member: Any) -> bool:
     """Whether a member of a class is a slot, or a field of a named tuple; classes lose slots on the way to a worker."""
-    # Fields of named tuples come from "collections" since Python 3.13.
+    # Fields of named tuples come from "collections" since Python 3.12.
     return inspect.isdatadescriptor(member) and type(member).__module__ in ("builtins", "_collections", "collections")
 
 
