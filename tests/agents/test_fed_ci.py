@@ -48,6 +48,7 @@ def regrets(problem, policy, seeds, horizon=2**12, **keywords):
 # --- the contract ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_contract_holds_on_kinds_of_problems_that_not_every_policy_is_checked_on(name):
     policy = fb.make_policy(name)

@@ -128,6 +128,7 @@ def regrets(problem, horizon, seeds):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [MASKED, SYNTHETIC], ids=["masked", "synthetic"])
 @pytest.mark.parametrize(("offset", "share"), [(20.0, 0.05), (3.0, 1.0)])
 def test_with_a_wrong_mu_a_server_costs_little_regret(problem, offset, share):

@@ -196,6 +196,7 @@ class Step:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

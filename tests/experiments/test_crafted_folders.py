@@ -83,6 +83,7 @@ def test_force_removes_no_trials_of_another_folder(tmp_path: Path) -> None:
     assert fb.Result.load(mine).trials == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_values_and_names_of_a_sweep_are_shown_letter_by_letter(folder: Path, tmp_path: Path, odd: str) -> None:
     named = re.sub("[/,=]", "", odd)

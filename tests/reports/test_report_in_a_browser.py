@@ -15,6 +15,7 @@ from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.reports.canvas import fitting_label
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the path"),
 ]
