@@ -156,20 +156,12 @@ def evaluation(quick: bool) -> list[Row]:
 
 def _reproduced(trials: int, options: list[str]) -> float:
     """Seconds."""
+    words = ["reproduce", "--workers", "2", "--trials", str(trials), *options]
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "fedbandit_envs.cli.main",
-            "reproduce",
-            "--workers",
-            "2",
-            "--trials",
-            str(trials),
-        ]
+        command = [sys.executable, "-m", "fedbandit_envs", *words, "--out", folder]
         start = time.perf_counter()
-        finished = subprocess.run([*command, *options, "--out", folder], capture_output=True, text=True)
+        finished = subprocess.run(command, capture_output=True, text=True)
         seconds = time.perf_counter() - start
-    if finished.returncode not in (0, 1):
-        raise RuntimeError(f"fedbandit reproduce failed: {finished.stderr}")
+        if finished.returncode not in (0, 1) or not Path(folder, "figure.png").exists():
+            raise RuntimeError(f"expected fedbandit reproduce to draw its figure, it did not: {finished.stderr}")
     return seconds

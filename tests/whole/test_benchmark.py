@@ -83,3 +83,11 @@ def test_instructions_are_counted_or_said_to_need_valgrind(scripts, monkeypatch)
     else:
         few, many = (float(row.measured) for row in rows)
         assert 0 < few < many
+
+
+@pytest.mark.slow
+def test_the_evaluation_that_is_timed_really_takes_place(scripts):
+    from benchmarks import runs
+
+    (row,) = runs.evaluation(quick=True)
+    assert float(row.measured.removesuffix(" s")) > 0
