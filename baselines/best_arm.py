@@ -18,14 +18,12 @@ from fedbandit_envs.validation import check_fields, checked, optional, probabili
 class MultiRound(PooledElimination):
     """Best-arm identification in few rounds: k agents find an arm whose mean is within epsilon of the best.
 
-    After round r every agent has pulled each arm that is left t_r = (2 sigma)^2 (2 / (k e_r^2)) ln(4 K r^2 / delta)
-    times, with e_r = 2^-r. Arms whose average is more than e_r below the best are dropped. It ends with one arm, or
-    when e_r <= epsilon / 2; then all play the best arm. Its measures are the recommended arm (`history.recommended`,
-    `history.simple_regret()`) and the pulls until agents settle. Cumulative regret is not what it is made for.
+    Use it where one good arm is wanted, and rounds are few. It is judged by the recommended arm (`history.recommended`,
+    `history.simple_regret()`) and by the pulls until agents settle; cumulative regret is not what it is made for.
     The paper proves that the arm is within epsilon of the best with probability 1 - delta, where all agents have the
     same means. No bound on regret is promised, and none where reports are lost.
-    Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013;
-    its rewards in [0, 1] have sigma = 1/2 here.
+    Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013; its
+    rewards in [0, 1] have sigma = 1/2 here.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", means=[0.7, 0.5, 0.5], rewards="bernoulli", max_cycles=5_000)

@@ -23,18 +23,12 @@ FEWEST = 1e-9
 class CoopUCB2(Policy):
     """Agents average what they know about each arm with their neighbours at each step, and play an upper bound of it.
 
-    Each agent keeps an estimate nhat of the pulls of an arm per agent, and shat of the sum of their rewards. After each
-    step both are replaced by a weighted mean over the agent and its neighbours (running consensus). An agent plays the
-    arm with the largest shat/nhat + sigma sqrt(2 gamma (nhat + f) / (M nhat) ln t / nhat), f = sqrt(ln t), after t
-    steps. What the start brought, each arm once, is averaged like any step.
     Use it where all agents have the same arms and no server exists: the group then learns nearly as one agent with all
     pulls. Each step sends 2 K numbers over each edge in each direction.
     The paper proves group regret of the order ln T, for Gaussian rewards with the same means for all agents and a
     connected graph. Lost messages are not covered.
     Reference: Landgren, Srivastava and Leonard, Distributed cooperative decision-making in multiarmed bandits, CDC
-    2016. The mixing matrix is I - Laplacian / (d_max + 1), with which the paper's own numbers come out. It leaves open
-    whether the start is averaged and which t the index has: of twelve readings this is the one with which the regret of
-    another program comes out.
+    2016. The paper leaves two details open; they are read so that the regret of another program comes out.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -18,16 +18,12 @@ from fedbandit_envs.validation import check_fields, checked, optional, real_numb
 class CoopUCL(Policy):
     """coop-UCB2 for agents with a prior: they average with their neighbours, and play a quantile of their posterior.
 
-    The means of all arms have a common normal prior. With M nhat pulls of an arm, the posterior has the precision
-    l = 1 / s0^2 + M nhat / sigma^2, and an agent plays the arm with the largest posterior mean
-    + sqrt((nhat + f) / nhat) q / sqrt(l), where q is the quantile of the standard normal at 1 - t^-gamma, and
-    f = sqrt(ln t).
     Use it where you know about how large rewards are: a prior that is right saves early pulls, a wrong one costs some.
     Each step sends 2 K numbers over each edge in each direction.
     The paper proves logarithmic regret of the group for its own f and Gaussian rewards. That proof does not cover the f
-    that is used here, and nothing is promised for a prior that is wrong.
+    that is used here, which is that of coop-UCB2, and nothing is promised for a prior that is wrong.
     Reference: Landgren, Srivastava and Leonard, On distributed cooperative decision-making in multiarmed bandits, ECC
-    2016. There f is a number of the graph that is not well defined on symmetric networks; it is that of coop-UCB2 here.
+    2016. In the paper f is a number of the graph that is not well defined on symmetric networks.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, max_cycles=200)

@@ -21,16 +21,12 @@ from fedbandit_envs.validation import check_fields, checked, probability, real_n
 class DCB(Policy):
     """Linear upper confidence bounds on psi from the observations of all agents, which spread by gossip alone.
 
-    Each agent puts M x x^T and M y x of each pull into a queue. At each step a random permutation of the agents is
-    drawn, and each entry of an agent's queue becomes the mean of its own and that of the agent it is sent to hear. What
-    is older than 4 log2(M^(3/2) t) steps is nearly the sum over all agents, and goes from the queue into the ridge
-    regression from which the agent decides. Use it to see what linear policies cost without a server: an agent hears a
-    whole queue at each step. Agents decide blindly until their first entry is old enough. If all arms are guaranteed to
-    have one theta they share one estimate, else each has its own.
+    Use it to see what linear policies cost without a server: an agent hears a whole queue of observations at each step.
+    Agents decide blindly until their first entry is old enough to be nearly the sum over all agents.
     The paper's theorem is for known contexts, one theta and a complete network. Hidden contexts are not covered.
-    After Korda, Szorenyi and Li, Distributed clustering of linear bandits in peer to peer networks, ICML 2016 (DCB).
-    Constants are recalled, not compared with its text. It has a complete network; on others neighbours are paired at
-    random.
+    Reference: after Korda, Szorenyi and Li, Distributed clustering of linear bandits in peer to peer networks, ICML
+    2016 (DCB). Its constants are recalled, and not compared with its text. The paper has a complete network; on others
+    neighbours are paired at random.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=4, num_arms=2, max_cycles=30)

@@ -19,14 +19,10 @@ from fedbandit_envs.validation import check_fields
 class DecUCB(Policy):
     """Agents average their estimates with their neighbours, and know nothing of the network beyond these.
 
-    Each agent tracks the mean of each arm over all agents: its estimate z becomes a weighted mean over itself and its
-    neighbours, plus the change of its own sample mean. An edge weighs 1 / (1 + the larger degree of its ends). The
-    index of an arm is z + 2 sigma sqrt(3 ln t / (|N| n)), where n are the agent's own pulls and |N| counts its
-    neighbours and itself. Arms that it has pulled K times less often than the most that it has heard of come first.
-    Use it where agents don't know how many they are; coop-UCB2 and DDUCB, which do, share more. Each step sends 2 K
-    numbers over each edge in each direction.
-    The paper proves that each agent's regret is of the order ln T / |N|, for rewards in [0, 1] and the same means for
-    all agents.
+    Use it where agents don't know how many they are; coop-UCB2 and DDUCB, which do, share more. It is made for arms
+    that pay all agents alike. Each step sends 2 K numbers over each edge in each direction.
+    The paper proves that each agent's regret is of the order ln T / |N|, where |N| counts its neighbours and itself,
+    for rewards in [0, 1] and the same means for all agents.
     Reference: Zhu, Mulle, Smith and Liu, Decentralized multi-armed bandit can outperform classic upper confidence
     bound, 2021 (Dec_UCB, undirected). Its rewards lie in [0, 1], where sigma is 1/2.
 

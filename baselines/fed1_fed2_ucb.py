@@ -57,11 +57,8 @@ class Fed1UCB(PooledElimination):
 class Fed2UCB(PooledElimination):
     """Federated elimination for the arm that is best in a population of which the agents are a sample.
 
-    Agents are admitted in waves: growth^p new ones in phase p. More agents make the average over agents closer to the
-    mean of the population, so B has a second term for how much the agents' means differ, sqrt(client_scale local_std^2
-    ln T / M(p)), with the M(p) agents that are admitted. Agents that are not admitted yet play the server's current
-    best arm (before the first phase ends agent i plays arm i mod K), and count in regret as all others do. Judge it by
-    `distribution_regret`. With too few agents the second term stays too large, and exploration never ends.
+    Use it where new agents can join: they are admitted in waves, and more agents make their average closer to the mean
+    of the population. Judge it by `distribution_regret`. With too few agents exploration never ends.
     The paper proves `distribution_regret` of the order ln T if new agents can be admitted in every phase. Here there
     are M agents and no more, so this is promised only if exploration ends before all are admitted.
     Reference: Shi and Shen, Federated Multi-Armed Bandits, AAAI 2021; the authors' program has other scales.

@@ -18,7 +18,8 @@ class FedPE(PhasedElimination):
     """Federated phased elimination on the true features phi(a, c_i), for agents that know their context.
 
     Use it in the exact setting (`observe="context"`), as the baseline that Fed-PECD generalises; it can't be played
-    where contexts are hidden. It sends the same messages as Fed-PECD, and has the same parameters.
+    where contexts are hidden. It sends the same messages as Fed-PECD, and has the same parameters. The paper proves a
+    bound on regret for known contexts, against which `fedbandit audit` checks runs.
     Reference: Huang, Wu, Yang and Shen, Federated Linear Contextual Bandits, NeurIPS 2021.
 
     >>> import fedbandit_envs as fb

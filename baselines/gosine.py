@@ -20,11 +20,8 @@ from fedbandit_envs.validation import check_fields, checked, real_number
 class GosInE(Policy):
     """Each agent explores a few arms, and hears from time to time which arm a random neighbour plays most.
 
-    All agents play the same arms. Each has ceil(K / M) arms of its own for good, and places for two more. In a phase it
-    plays UCB on these arms alone, with the index mean + 2 sigma sqrt(alpha ln t / n). At the end of a phase it hears
-    the number of the arm that a random neighbour has pulled most. If this arm is new to it, it takes the place of the
-    one of the two that it has pulled less. The best arm spreads like a rumour, and nobody explores all arms. Use it
-    where messages must be tiny and rare: phase j ends at step j^growth, and each agent then hears one number.
+    Use it where all agents have the same arms, and messages must be tiny and rare: phase j ends at step j^growth, and
+    each agent then hears one number. The best arm spreads like a rumour, and nobody explores all arms.
     The paper proves that each agent's regret is of the order (K / M + 2) ln T, for rewards in [0, 1], alpha above 3 and
     the same means for all agents. Nothing is promised where means differ or messages are lost.
     Reference: Chawla, Sankararaman, Ganesh and Shakkottai, The gossiping insert-eliminate algorithm for multi-agent

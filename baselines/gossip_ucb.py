@@ -19,17 +19,12 @@ from fedbandit_envs.validation import check_fields, checked, real_number
 class GossipUCB(Policy):
     """Agents with different means look for the arm that is best on average, and average over one random edge a step.
 
-    Each agent tracks the mean reward of each arm over all agents: at each step the two ends of one random edge replace
-    their estimates by the mean of both, and every agent adds the change of its own sample mean. Agents also hear how
-    often others have pulled each arm, and pull arms of which they are more than M pulls behind.
     Use it where a group must agree on one arm and no server exists. Its constants are large: below about 10^5 steps it
     plays nearly uniformly unless `scale` is lowered. Each step sends K numbers over each edge in each direction, and K
     more over both directions of the random edge.
     The paper proves group regret of the order M K ln T, for rewards in [0, 1] on a connected graph that does not
     change. With lost messages or a smaller `scale` nothing is promised.
-    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Gossip_UCB). The paper's rewards lie
-    in [0, 1]; here its bonus is multiplied by 2 sigma, which is 1 there. Its constant 64/N^17 is the same for all arms
-    and decides nothing.
+    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Gossip_UCB).
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, num_arms=4, max_cycles=100)

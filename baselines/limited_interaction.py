@@ -20,19 +20,13 @@ from fedbandit_envs.validation import check_fields, checked, one_of, optional, p
 class LimitedInteraction(Policy):
     """Best-arm identification in a fixed time with R rounds: a server deals out the arms that are left.
 
-    In each of R rounds the server gives every agent one of the arms that are left, as evenly as it can. The agent pulls
-    it for budget / R steps and sends its mean and the number of pulls. The server pools them, and keeps the arms whose
-    mean is at most 2 (2 sigma) sqrt(R ln(200 M R) / (T max(1, M / |S|))) below the best, for |S| arms and T = budget.
-    With more arms than agents, the arms are first dealt out at random, and every agent looks for the best of its own in
-    half of the time. More rounds help where gaps differ: agents soon look at few arms only. Where all gaps are alike
-    they only cost. A first message without content asks for arms. An answer is given after the last round, or as soon
-    as one arm is left; all play it from then on. Its measure is the recommended arm, as for Multi-Round.
-    The paper proves that the answer is right with probability 0.99 once `budget` is large enough for the gaps, where
-    all agents have the same means and their own routine is the paper's. Nobody knows the gaps beforehand, so no given
+    In each round an agent pulls one of the arms that are left. More rounds help where gaps differ, and only cost where
+    all are alike. It is judged by the recommended arm, as Multi-Round is.
+    The paper proves that the answer is right with probability 0.99 if `budget` is large enough for the gaps, all agents
+    have the same means, and an agent alone does what the paper's does. Nobody knows the gaps beforehand, so no given
     budget comes with a promise, and neither does regret.
     Reference: Tao, Zhang and Zhou, Collaborative Learning with Limited Interaction: Tight Bounds for Distributed
-    Exploration in Multi-Armed Bandits, FOCS 2019, after the first author's program, whose routine for one agent is
-    another one; its rewards in [0, 1] have sigma = 1/2 here.
+    Exploration in Multi-Armed Bandits, FOCS 2019, after the first author's program but for agents alone.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=32, means=[0.9, 0.5, 0.4, 0.3], noise_std=0.5)

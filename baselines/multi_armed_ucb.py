@@ -89,7 +89,7 @@ class PooledUCB(Policy):
     t all pulls of everybody; every arm is pulled once first. Use it as the upper end of what sharing can give to agents
     that play the same bandit. Where their means differ, all play one arm for the group. Each agent sends 2 scalars at
     each step and receives 2 K. The theorem of UCB1 is for one agent that learns after each pull. Here M agents pull
-    between two answers, and no bound is proved for that.
+    between two answers, and no bound is proved for that. The policy belongs to this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, max_cycles=200)

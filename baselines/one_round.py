@@ -20,16 +20,13 @@ from fedbandit_envs.validation import check_fields, checked, one_of, optional, p
 class OneRound(Policy):
     """Best-arm identification in one round: k agents vote for an arm, each after looking at a few arms alone.
 
-    Every agent draws 6 K / sqrt(k) arms (all of them for fewer than 36 agents), looks for the best of these by
-    elimination in half of its `budget`, and measures the arm that it has chosen in the other half. It sends this arm
-    and its mean: 2 scalars. The server answers with the arm that has the largest average of those that more than
-    sqrt(k) agents have chosen. All play it from then on. Compared with one agent, each of k agents needs about sqrt(k)
-    times fewer pulls. Its measures are the recommended arm and the pulls until agents settle, as for Multi-Round.
+    Use it where agents can talk only once. Compared with one agent, each of k agents needs about sqrt(k) times fewer
+    pulls. It is judged by the recommended arm and by the pulls until agents settle, as Multi-Round is.
     The paper proves that the answer is right with probability 2/3, for k from 36 to K^2 agents with the same means and
     a `budget` of the order (1 / sqrt(k)) sum_a ln(1 / gap_a) / gap_a^2. Its factor is not stated, so no given budget
     comes with a promise, and neither does regret.
-    Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013; its
-    rewards in [0, 1] have sigma = 1/2 here. The paper leaves the routine of a single agent open.
+    Reference: Hillel, Karnin, Koren, Lempel and Somekh, Distributed Exploration in Multi-Armed Bandits, NIPS 2013. The
+    paper leaves open what an agent does alone.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=36, means=[0.9, 0.5, 0.4, 0.3], noise_std=0.5)

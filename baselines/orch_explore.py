@@ -21,11 +21,8 @@ _LIFT = 5.0  # what is added to the means of arms whose capacity is explored, so
 class OrchExplore(Policy):
     """A server assigns agents to arms with room for several, and learns means and capacities.
 
-    For each arm the server keeps the mean e of what one agent on it gets while it is not overfull, the mean v of what
-    it pays in all when it is surely full, and bounds on its capacity v / e. At odd steps it fills the arms with the
-    largest e up to the lower bounds; with probability 1/2 one agent of the worst of these arms tries another arm whose
-    KL-UCB index is not below. At even steps it overfills the good arms whose capacity it does not know yet. Each agent
-    sends its reward and receives its next arm: 1 scalar up and 1 down for each step. It plays `SharedArms-v0` only.
+    Use it where agents share arms of unknown capacity; it plays `SharedArms-v0` only. Each agent sends its reward and
+    receives its next arm: 1 scalar up and 1 down for each step.
     The paper proves regret of the order ln T against the best assignment; it is for one server that sees every reward,
     so nothing is promised where reports are lost.
     Reference: Wang, Xie and Lui, Multiple-Play Stochastic Bandits with Shareable Finite-Capacity Arms, ICML 2022.

@@ -31,18 +31,13 @@ def _share(name: str, value: float) -> float:
 class PFUCB(Policy):
     """Personalised federated elimination: each agent looks for its best arm by means that mix its own and the group's.
 
-    The mixed mean of an arm is alpha times the agent's own mean plus 1 - alpha times the average over all agents;
-    alpha = 1 is every agent for itself, alpha = 0 one arm for all. Phase p has two rounds. Agents explore every arm
-    that anybody still considers for the group, and those that they consider themselves for their own mean; they send
-    their means, and receive the averages. Then they drop arms, send what they still consider, and receive what anybody
-    does. Judge it by "mixed_regret:ALPHA". Whoever has found its arm plays it, and helps the others to explore.
-    With `enhanced`, every agent explores arms that are close to its best one more often; it then also sends and
-    receives K numbers in each phase. A figure of the paper shows a gain; on the paper's game we have measured none.
-    The paper proves that mixed regret grows like ln T, for local means that are fixed and noise with a
-    known sigma, with the default width. Nothing is promised for regret by the agents' own means, for a smaller width,
-    or for `enhanced`.
-    Reference: Shi, Shen and Yang, Federated Multi-armed Bandits with Personalization, AISTATS 2021. The authors'
-    program has width = 1, and says what the enhancement is exactly.
+    Use it where agents differ, but resemble each other: the mixed mean of an arm is alpha times the agent's own mean
+    plus 1 - alpha times the average over all agents. Judge it by "mixed_regret:ALPHA". With `enhanced`, agents explore
+    arms that are close to their best one more often; on the paper's game we have measured no gain.
+    The paper proves that mixed regret grows like ln T, for local means that are fixed and noise with a known sigma,
+    with the default width. Nothing is promised for regret by own means, for a smaller width, or for `enhanced`.
+    Reference: Shi, Shen and Yang, Federated Multi-armed Bandits with Personalization, AISTATS 2021; what `enhanced`
+    does is read from the authors' program.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, local_std=0.3, max_cycles=50_000)

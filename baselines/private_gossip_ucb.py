@@ -22,15 +22,12 @@ def _budget(name: str, value: float) -> None:
 class PrivateGossipUCB(GossipUCB):
     """Gossip-UCB with noise, so that what an agent sends says little about any one of its rewards.
 
-    Nothing but noisy sums of an agent's rewards ever goes into its estimates. The sums come from a binary tree over
-    time, so a reward is part of few noisy numbers however long the run is, and all that an agent sends is
-    epsilon-differentially private. Rewards are clipped to [low, high], without which there is no privacy. The bonus
-    grows with the noise. Use it to see what privacy costs. Its constants are larger still than those of Gossip-UCB:
-    it needs about 10^6 steps, or a small `scale`. It sends as much as Gossip-UCB.
-    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Three things differ:
-    the first rewards are noisy too, else they would be sent as they are; so the bonus has ln(n + 1) for ln n, which is
-    0 after one pull; and epsilon is shared by the levels that the tree really has, where the paper takes log2 T. The
-    paper's bound on regret is for its own version; privacy is promised here, regret is not.
+    Use it to see what privacy costs. Its constants are larger still than those of Gossip-UCB: it needs about 10^6
+    steps, or a small `scale`. Rewards are clipped to [low, high], without which there is no privacy.
+    All that an agent sends is epsilon-differentially private. The paper's bound on regret is for its own version, so
+    regret comes with no promise here.
+    Reference: Zhu, Zhu, Liu and Liu, Federated bandit: a gossiping approach, 2021 (Fed_UCB). Three details differ here,
+    so that it is private from the first reward on.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/MultiArmed-v0", num_agents=5, num_arms=4, max_cycles=100)

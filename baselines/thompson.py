@@ -22,7 +22,8 @@ class ExactThompson(FedCI):
 
     Use it beside Fed-CI to see the price of the hidden context; `ThetaTold` shows the price of the unknown theta. It is
     no bound that Fed-CI could reach with many agents, each of whom must still find its own bias. It needs
-    `observe="context"`, and sends the same messages as Fed-CI. No bound on its regret is proved.
+    `observe="context"`, and sends the same messages as Fed-CI.
+    No bound on its regret is proved. The policy belongs to this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, observe="context")
@@ -39,8 +40,9 @@ class FederatedThompson(FedCI):
     """Federated Thompson sampling that ignores the bias: it takes the expected features for the true ones.
 
     Use it beside Fed-CI to see what the inference of the context gains: agents share theta in the same way, but believe
-    that they know their context. On streams all rewards then have the same weight. It sends what Fed-CI sends. No bound
-    on its regret is proved; where contexts are hidden and fixed its model is wrong, and it can settle on a wrong arm.
+    that they know their context. On streams all rewards then have the same weight. It sends what Fed-CI sends.
+    No bound on its regret is proved; where contexts are hidden and fixed its model is wrong, and it can settle on a
+    wrong arm. The policy belongs to this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -71,7 +73,9 @@ class LocalThompson(FedCI):
     """Thompson sampling without a server: each agent starts from the prior of theta and learns alone.
 
     Use it beside Fed-CI to see what federation gains. It models the hidden context as Fed-CI does, also on streams, but
-    nothing is sent. No bound on its regret is proved: the theory of Thompson sampling takes features for known.
+    nothing is sent.
+    No bound on its regret is proved: the theory of Thompson sampling takes features for known. The policy belongs to
+    this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -112,7 +116,8 @@ class ThetaTold(LocalThompson):
     """Thompson sampling with theta known and the context hidden: what Fed-CI would be with a perfect server.
 
     Use it as the bound that Fed-CI comes near to with many agents: each agent must still find its own bias, however
-    many there are. It is no learner of theta, which it is shown. Nothing is sent. No bound on its regret is proved.
+    many there are. It is no learner of theta, which it is shown. Nothing is sent.
+    No bound on its regret is proved. The policy belongs to this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -30,14 +30,13 @@ from fedbandit_envs.validation import check_fields, checked, optional, probabili
 class FedCIElimination(Policy):
     """Federated context inference with a guarantee: an arm is eliminated only when another one is surely better.
 
-    Use it in place of Fed-CI where a wrong elimination costs more than exploration. First, all agents pull each arm
-    equally often and report their mean rewards, with psi, in the only round. The server answers with an estimate of
-    theta, from which each agent computes intervals for its own mean rewards: mu_i says how far they can lie from
-    psi^T theta. Then agents eliminate arms alone, by these intervals together with those of their own rewards. If mu_i,
-    the noise and its scale are right, the best arm of every agent survives with probability 1 - delta, over noise and
-    contexts and whatever theta is. If the two kinds of intervals contradict each other, mu_i is wrong, and the agent
-    goes on with its own rewards alone. How much the server helps depends on the spread of mu_i: where the standard
-    deviation of a mean reward is above a tenth of the gaps or so, own rewards decide.
+    Use it in place of Fed-CI where a wrong elimination costs more than exploration. Agents talk in one round, after
+    which mu_i and the server's estimate of theta give each of them intervals for its own mean rewards. How much this
+    helps depends on the spread of mu_i: where the standard deviation of a mean reward is above a tenth of the gaps or
+    so, own rewards decide.
+    If mu_i, the noise and its scale are right, the best arm of every agent survives with probability 1 - delta, over
+    noise and contexts and whatever theta is: the documentation has the proof. If the intervals contradict each other,
+    mu_i is wrong, and the agent goes on with its own rewards alone. The policy belongs to this library.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

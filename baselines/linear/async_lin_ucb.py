@@ -20,21 +20,13 @@ _MOST_IN_TURN = 400  # agents that can take turns within one step: each takes tw
 class AsyncLinUCB(LinearPolicy):
     """A linear bandit whose agents send when they have learnt enough, and receive when they miss enough.
 
-    An agent sends what is new if det V > gamma_U det(V - new). After that the server sends to every agent what it
-    misses, if that is enough by the same test with gamma_D, also to agents that did not send. Agents play by all they
-    know, their own new data included. Where all arms are guaranteed to have one theta they share one estimate.
-
-    In the reference one agent acts at a time; here all act at each step. With `one_by_one`, agents that want to send
-    after the same step take turns: whoever is served first may spare the others their turn, because what they receive
-    makes their own news a smaller share. This gives the published number of messages with numbers in them, but the run
-    depends on how agents are numbered, and asking for a turn takes empty messages. Without it all send at once, and
-    the server answers once: fewer messages, and the run does not depend on the numbers.
-    The paper, as recalled, proves regret of the order d sqrt(n), up to logarithms and a factor of the two gammas, for n
-    pulls of all agents, one agent at a time, and known contexts. Agents that act together and hidden contexts are not
+    Use it where agents should receive only what matters to them. With `one_by_one`, agents that want to send after the
+    same step take turns, as in the reference; without it they send at once, in fewer messages.
+    The paper, as recalled, proves regret of the order d sqrt(n), up to logarithms and a factor of the gammas, for n
+    pulls of all agents, one agent at a time, and known contexts. Agents that act together or hidden contexts are not
     covered.
     Reference: after Li and Wang, Asynchronous Upper Confidence Bound Algorithms for Federated Linear Bandits, AISTATS
-    2022. The steps agree with the authors' code, except that a download counts at once. The width is recalled from the
-    paper; the code has the larger d ln(1 + n / (d lambda)) in place of ln det V.
+    2022. The steps agree with the authors' code; the width is recalled from the paper.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")

@@ -18,18 +18,13 @@ from fedbandit_envs.validation import check_fields, checked, real_number
 class DELB(Policy):
     """Phased elimination for agents that all have the same arms: the pulls of a phase are dealt out among them.
 
-    In phase l the server finds a design on the arms that are left, agents pull their shares and send a mean for each
-    arm of theirs, and the server answers with the estimate of theta from this phase, by which everybody drops the arms
-    that are 2^(1 - l) below the best. So a phase costs as many numbers as there are shares, and d for each agent. All
-    agents must have the same arms: problems that don't guarantee it are refused. At the start all agents send their
-    psi, which is charged. Where all arms have one theta the elimination is linear; else it is that of a multi-armed
-    bandit, because no arm then tells anything about another.
+    Use it where all agents have the same arms and should send little: a phase costs as many numbers as there are
+    shares, and d for each agent. Problems that don't guarantee the same arms are refused.
     The publication promises group regret of the order d sqrt(M T ln T), for one theta and known contexts. Contexts that
     are hidden and stay the same are not covered.
     Reference: after Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient
-    Communication, ICLR 2020. Its steps are recalled, and agree with a public reimplementation. Its constant C = 600
-    never ends the first phase at usual horizons. The default 10 is that of the reimplementation's runs; for finitely
-    many arms and noise of scale 1 the errors of a phase still stay below 2^-l with high probability.
+    Communication, ICLR 2020. The steps are recalled. Its constant C = 600 never ends the first phase at usual horizons;
+    the default here is 10.
 
     >>> import numpy as np
     >>> import fedbandit_envs as fb

@@ -24,20 +24,13 @@ from fedbandit_envs.validation import checked, one_of
 class DisLinUCB(DeterminantPolicy):
     """A step-by-step linear bandit whose agents share all they have seen whenever one of them has learnt enough.
 
-    All agents synchronise when, for some agent, ln(det V / det V_last) * (steps since the last time) > threshold. Use
-    it as the federated baseline that decides at every step, without phases. At a synchronisation each agent sends its
-    new sums of psi psi^T and psi y for all arms, which is more than phased elimination sends.
-
-    Each arm has an estimate and a confidence ellipsoid of its own, which fails with probability delta / K. Where
-    contexts change within an episode and all arms are guaranteed to have one theta, as in the reference, they share
-    one. Where contexts are hidden their spread counts as noise: the scale of the bounds is sqrt(v + sigma^2), where v
-    is the variance proxy that the problem guarantees, or 4 (Kirschner and Krause) if it guarantees none. No scale
-    helps against the lasting bias of a hidden context that stays the same.
+    Use it as the federated baseline that decides at every step, without phases. It sends more than phased elimination.
+    Where contexts are hidden their spread counts as noise; no noise scale helps against the lasting bias of a hidden
+    context that stays the same.
     The publication proves group regret of the order d sqrt(M T), up to logarithms, for one theta and known contexts.
-    The ellipsoid for each arm and hidden contexts are not part of that proof.
+    The ellipsoid for each arm and hidden contexts are additions of this package, and not part of that proof.
     Reference: after Wang, Hu, Chen and Wang, Distributed Bandit Learning: Near-Optimal Regret with Efficient
-    Communication, ICLR 2020, arXiv:1904.06309. The default threshold is recalled from the paper. It has one theta and
-    known contexts: the ellipsoid for each arm and the scale of hidden contexts are additions of this package.
+    Communication, ICLR 2020, arXiv:1904.06309. The default threshold is recalled from the paper.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

@@ -12,15 +12,11 @@ from fedbandit_envs.validation import checked, real_number
 class FeatureSelection(DELB):
     """DELB on psi, for agents that share one set of arms whose features are uncertain.
 
-    There are several tables of features; agents are shown how likely each is, and one is drawn, and hidden. Give them
-    as a `Discrete` distribution over whole tables, the same for all agents, with `Table` and `context="resampled"`.
-    DELB then plays on psi, the average of the tables, and pulls (v + sigma^2) / sigma^2 times as often, because what is
-    hidden adds to the noise: v is the variance proxy that the problem guarantees, or 4 if it guarantees none. With a
-    single table it is DELB, if the problem guarantees that nothing is hidden (known features, or `context_proxy=0`).
-    It does not find out which table is true. Where the hidden table stays the same, it biases
-    the estimates. As in DELB, all agents must have the same arms, and the upload of psi is charged.
-    Its abstract promises group regret of the order d sqrt(M T) ln T, where the table is drawn anew at each pull. A
-    table that stays the same is not covered.
+    Use it where one of several tables of features is true, and agents are shown only how likely each is: mu is a
+    `Discrete` over whole tables, with `Table` and `context="resampled"`. It pulls more often than DELB, because what is
+    hidden adds to the noise. It does not find out which table is true.
+    The publication's abstract promises group regret of the order d sqrt(M T) ln T, where the table is drawn anew at
+    each pull. A table that stays the same is not covered: it biases the estimates.
     Reference: after Lin and Moothedath, Feature Selection in Distributed Stochastic Linear Bandits, ACC 2023. The steps
     are inferred from its abstract, which has the rates of DELB; the factor on the pulls is derived.
 

@@ -20,18 +20,13 @@ from fedbandit_envs.validation import checked, optional, real_number
 class FedLinUCB(LinearPolicy):
     """A linear bandit whose agents each send and receive sums on their own, when their determinant has grown enough.
 
-    An agent sends what is new if det(Sigma + L) > (1 + alpha) det Sigma, where Sigma is what it last received and L is
-    its own data since; the server adds it up and answers with all sums. Until then an agent plays by what it last
-    received: its own new data are not in its index. Use it where agents can't wait for each other: nobody else is
-    touched by a message. In the reference one agent acts at a time; here all act at each step, then all that have
-    learnt enough send, the server adds everything up, and answers these. Where all arms are guaranteed to have one
-    theta they share one estimate; else each has its own, in one stacked ellipsoid.
+    Use it where agents can't wait for each other: each message concerns one agent and the server only. An agent plays
+    by what it last received; its own newer data only decide when it sends.
     The paper proves regret of the order d sqrt(n), up to logarithms, for n pulls of all agents, one agent at a time,
     with one theta and known contexts. Agents that act together and hidden contexts are not covered.
     Reference: after He, Wang, Min and Gu, A Simple and Provably Efficient Algorithm for Asynchronous Federated
-    Contextual Linear Bandits, NeurIPS 2022. The steps agree with the authors' code. The width and the default of alpha
-    are recalled from the paper; the code has the constant width 0.5 and alpha = 1. The theory's lambda is recalled as
-    1 / S^2, with the bound S on the norm of theta; here it is 1, which is the same for the default S = 1.
+    Contextual Linear Bandits, NeurIPS 2022. The steps agree with the authors' code. The width and the defaults of alpha
+    and lambda are recalled from the paper.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")

@@ -25,15 +25,11 @@ from fedbandit_envs.validation import checked, optional, real_number
 class FedUCB(PrivatePolicy):
     """The first private federated linear bandit, as it is cited; its claim of privacy fails. Prefer Private-FedLinUCB.
 
-    All agents synchronise when one of them has learnt enough, as in DisLinUCB, and send noisy sums of all their data,
-    from a binary tree over synchronisations. It is here because it is cited. Zhou and Chowdhury (2024) found that
-    (1) the test that triggers a synchronisation reads raw data, so its times leak, and there is no guarantee of
-    privacy, which is why `history.privacy` is None; (2) its analysis counts the noise of M agents as that of one;
-    (3) its bound of communication has no ground. Here the noise of M agents counts M times in the width.
-
-    With the noise of the paper nothing is learnt at practical horizons: at M = 10, d = 5, T = 1,000 and epsilon = 1 the
-    width is above 678, and rewards lie in [-1, 1]. `noise_scale` and `width_scale` shrink noise and width to look at
-    the rest of the algorithm.
+    It is here because it is cited. The times of its messages depend on raw data, so there is no guarantee of privacy,
+    which is why `history.privacy` is None. With the noise of the paper nothing is learnt at practical horizons;
+    `noise_scale` and `width_scale` shrink noise and width to look at the rest of the algorithm.
+    Nothing is promised here: Zhou and Chowdhury (2024) found flaws in its analysis of privacy, regret and
+    communication.
     Reference: after Dubey and Pentland, Differentially-Private Federated Linear Bandits, NeurIPS 2020. The steps, the
     noise and the trigger are recalled, with ln(4 / delta) from Shariff and Sheffet (2018); the width is derived.
 

@@ -11,17 +11,13 @@ from fedbandit_envs.protocol.knowledge import ServerView, View
 class LinHidden(DeterminantPolicy):
     """A linear bandit on psi whose agents share what they have seen, for contexts that are hidden and drawn anew.
 
-    It is DisLinUCB with the regression and the noise scale of KK-UCB, sqrt(4 + sigma^2). Where all arms are guaranteed
-    to have one theta, as in the reference, they share one estimate; else each arm has its own. DisLinUCB of this
-    package takes the variance proxy that a problem guarantees in place of 4. Where a problem guarantees none, the two
-    are the same if contexts change or each arm has a theta of its own; with fixed contexts and one theta DisLinUCB and
-    KK-UCB still keep an estimate for each arm. With the same estimates, one agent that never synchronises is KK-UCB.
-    Each synchronisation sends the new sums of all agents up and all sums down.
+    Use it to see what a hidden context costs where its spread is not known: it is DisLinUCB with the regression and the
+    noise scale of KK-UCB, sqrt(4 + sigma^2). DisLinUCB of this package takes the variance proxy that a problem
+    guarantees in place of 4.
     The publication's abstract promises group regret of the order d sqrt(M T), up to logarithms, for one theta and
     contexts that are new at each step. Contexts that stay the same are not covered.
     Reference: after Lin and Moothedath, Distributed Stochastic Bandit Learning with Context Distributions, 2022,
-    arXiv:2207.14391. The steps are inferred from its abstract, which has the rates of DisLinUCB: the constant 4, delta
-    and the threshold are those of KK-UCB and DisLinUCB.
+    arXiv:2207.14391. The steps are inferred from its abstract.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")

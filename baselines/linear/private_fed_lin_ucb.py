@@ -20,23 +20,15 @@ from fedbandit_envs.validation import checked, real_number, whole_number
 
 @dataclass(frozen=True)
 class PrivateFedLinUCB(PrivatePolicy):
-    """A step-by-step linear bandit whose reports tell little about any single observation: differential privacy.
+    """A linear bandit whose reports tell little about any single observation: they are differentially private.
 
-    All agents report at the steps B, 2 B, ..., whatever they have seen, so that the times tell nothing. A report is one
-    noisy node of a binary tree over the agent's data; the server adds up the nodes of all agents, and everybody goes on
-    from these sums and its own data since. All reports of an agent together are (epsilon, privacy_delta)-private
-    towards everybody else, the server included: replacing one observation (x, y) by another changes no probability by
-    more. Each agent adds its own noise, so no one has to be trusted, and the noise of M agents is larger than that of
-    one. Rewards and features are clipped before use.
-
-    Use it where what agents have seen must not leave them. The steps, the shift Lambda of the noisy matrices and the
-    width agree with the authors' code. Two things differ: the noise is computed exactly for the budget, where theirs is
-    too small if delta is small, and theta_bound takes the place of sqrt(d). With an infinite epsilon there is no noise
-    and no privacy. Where arms are not guaranteed to have one theta, each has an estimate and a tree of its own; an
-    observation belongs to one of them.
+    Use it where what agents have seen must not leave them. All agents report every B steps, with noise that they add
+    themselves: no one has to be trusted. All reports of an agent together are (epsilon, privacy_delta)-private towards
+    everybody else, the server included. With an infinite epsilon there is no noise and no privacy.
     The paper proves group regret of the order M^(3/4) sqrt(T / epsilon), up to logarithms, for one theta and known
     contexts. Hidden contexts are not covered.
-    Reference: Zhou and Chowdhury, On Differentially Private Federated Linear Contextual Bandits, ICLR 2024.
+    Reference: Zhou and Chowdhury, On Differentially Private Federated Linear Contextual Bandits, ICLR 2024. The steps
+    agree with the authors' code; the noise is computed more exactly.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200, context="streaming")

@@ -24,14 +24,12 @@ _MOST_MEANS = 1e3
 class ResidualLinUCB(DeterminantPolicy):
     """DisLinUCB in which each agent also learns, for each arm, by how much its hidden context changes the reward.
 
-    Where a context is hidden and stays the same, an arm pays <theta_a, psi> + r, and the residual r belongs to one
-    agent and one arm: no common model can learn it, and the bounds of DisLinUCB ignore it. Here each agent estimates
-    its residuals with the prior variance theta_a^T Cov(phi) theta_a, adds them and their uncertainty to its bounds, and
-    takes them out of the sums that it sends. It is for contexts that never change within an episode: it refuses others.
-    Where contexts are known all residuals are 0, and it decides as DisLinUCB does.
+    Use it where contexts are hidden and never change within an episode; it refuses others. An arm then pays <theta_a,
+    psi> + r, and no common model can learn the residual r of one agent and one arm, which DisLinUCB ignores. Where
+    contexts are known all residuals are 0, and it decides as DisLinUCB does.
+    No bound on its regret is proved.
     Reference: after the idea of Agarwal, Langford and Wei, Federated Residual Learning, 2020, arXiv:2003.12880: a
-    common model plus one of each client's own. Every formula here is derived; it is not the published algorithm, and no
-    bound on its regret is proved.
+    common model plus one of each client's own. Every formula here is derived; it is not the published algorithm.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)

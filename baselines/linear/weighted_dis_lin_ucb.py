@@ -17,13 +17,10 @@ from fedbandit_envs.protocol.steps import Outcome
 class WeightedDisLinUCB(DeterminantPolicy):
     """DisLinUCB with a weighted regression: what an agent is shown says how noisy each of its rewards is.
 
-    A reward about psi has the variance sigma^2 + theta_a^T Cov(phi) theta_a, where Cov(phi) is the covariance of the
-    features under mu_i. Its weight is sigma^2 over this variance, so that weights lie between 0 and 1, and the scale of
-    the confidence bounds is sigma in place of sqrt(v + sigma^2). Theta is that of the last synchronisation; what is not
-    known of it counts as variance, too. Use it where some contexts are known much better than others. Where all are
-    known all weights are 1, and it is DisLinUCB. The bounds take Gaussian laws for granted, and a theta that is known
-    well enough; contexts that are hidden and stay the same bias them as they bias those of DisLinUCB.
-    No bound on its regret is proved.
+    Use it where some contexts are known much better than others. A reward whose context is uncertain has a small
+    weight, and the scale of the bounds is sigma. Where all contexts are known all weights are 1, and it is DisLinUCB.
+    Contexts that are hidden and stay the same bias its bounds as they bias those of DisLinUCB.
+    No bound on its regret is proved. The bounds take Gaussian laws for granted, and a theta that is known well enough.
     Reference: none; weighted least squares is common in bandits with unequal noise, for example in Kirschner and
     Krause, Information Directed Sampling and Bandits with Heteroscedastic Noise, COLT 2018.
 

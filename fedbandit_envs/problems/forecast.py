@@ -1,4 +1,8 @@
-"""The forecast problem: sites act on the forecast of tomorrow's weather, and are paid by the weather that comes."""
+"""The forecast problem: sites act on the forecast of tomorrow's weather, and are paid by the weather that comes.
+
+The parameters theta_a are drawn uniformly from the unit sphere, and the same for all sites. How the weather behaves is
+in `forecast_weather`. An agent observes `mean` and `std` of a Gaussian law, or `support` and `weights` of an ensemble.
+"""
 
 from dataclasses import dataclass, field
 
@@ -24,13 +28,10 @@ class Forecast:
 
     Each agent is a site. At each step it is shown the predictive law of its weather w, chooses one of K actions, and is
     paid <theta_a, (1, w)> for the weather that comes, plus noise: an action has a base payoff and an effect of each
-    weather variable, which all sites share. theta_a is drawn uniformly from the unit sphere. Each variable is
-    stationary and autoregressive, and the shocks of the sites are correlated. Contexts are new at each step, and hidden
-    unless the environment is made with `reveal="after"`: everybody sees tomorrow's weather tomorrow.
-
-    The law that is shown is Gaussian (`mean`, `std`), or an ensemble of `members` equally likely scenarios (`support`,
-    `weights`). With `dispersion=1` it is exactly the law of the weather, given what the forecaster knows. Below 1 the
-    forecast is overconfident, as those of real ensembles often are.
+    weather variable, which all sites share. Contexts are new at each step, and hidden unless the environment is made
+    with `reveal="after"`: everybody sees tomorrow's weather tomorrow.
+    The law that is shown is Gaussian, or an ensemble of `members` equally likely scenarios. With `dispersion=1` it is
+    exactly the law of the weather, given what the forecaster knows; below 1 the forecast is overconfident.
 
     >>> rng = np.random.default_rng(0)
     >>> instance = Forecast(num_agents=4, num_arms=3).instance(rng, rng)

@@ -18,14 +18,9 @@ class Attackers:
 
     The attackers play like everybody else, and only what they report is false. All numbers with a fractional part in
     their reports are changed, whatever they mean to the policy; whole numbers, such as the arms of an active set, are
-    not. Who attacks is drawn from the seed of the run, so it is the same for all policies that are compared, and the
+    not. `kind` says how they are changed.
+    Who attacks is drawn from the seed of the run, so it is the same for all policies that are compared, and the
     attackers of a smaller share are among those of a larger one.
-
-    - "sign-flip": every number times -1.
-    - "scale": every number times `factor`.
-    - "constant": every number is replaced by `value`.
-    - "collude": every number about `arm` is replaced by `value`; the rest stays true. That applies to arrays with an
-      axis of arms after the axis of agents.
 
     >>> import fedbandit_envs as fb
     >>> faults = fb.Faults(attackers=fb.Attackers("scale", share=0.4, factor=-100))
@@ -35,7 +30,10 @@ class Attackers:
     ([2, 3], array([2, 3]))
     """
 
-    kind: str  #: "sign-flip", "scale", "constant" or "collude"
+    #: "sign-flip": every number times -1. "scale": every number times `factor`. "constant": every number is replaced by
+    #: `value`. "collude": every number about `arm` is replaced by `value`, and the rest stays true; that applies to
+    #: arrays with an axis of arms after the axis of agents
+    kind: str
     share: float = 0.1  #: the share of the agents that attack, rounded to whole agents
     start: int = 0  #: the first round with false reports
     factor: float = 10.0  #: what "scale" multiplies with
