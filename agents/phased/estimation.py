@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates, invert
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates_jointly, invert
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_envs.joint import Jointly, alone, sum_jointly
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.ties import first_largest, rounding
 
@@ -130,8 +131,15 @@ def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) ->
     >>> aggregate(np.array([[[1.0]], [[4.0]]]), ones, np.array([[2.0], [1.0]]))[0]  # (2 * 1 + 1 * 4) / 3
     array([[2.]])
     """
-    V = inverse_on_span(directions, weights)
-    total = summed_by_groups(lambda rows: np.vecmat(weights[rows].T, theta[rows].transpose(1, 0, 2)), len(theta))
+    return alone(aggregate_jointly(theta, directions, weights))
+
+
+def aggregate_jointly(
+    theta: FloatArray, directions: FloatArray, weights: FloatArray
+) -> Jointly[tuple[FloatArray, FloatArray]]:
+    """The part of `aggregate` for n agents of all: the arrays have a row for each of them."""
+    V = yield from _inverse_jointly(directions, weights)
+    total = yield from sum_jointly(lambda rows: np.vecmat(weights[rows].T, theta[rows].transpose(1, 0, 2)), len(theta))
     return np.matvec(V, total), V
 
 
@@ -144,15 +152,21 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
     array([[[0.25, 0.  ],
             [0.  , 0.  ]]])
     """
+    return alone(_inverse_jointly(directions, weights))
+
+
+def _inverse_jointly(directions: FloatArray, weights: FloatArray) -> Jointly[FloatArray]:
+    """The part of `inverse_on_span` for n agents of all."""
 
     def gram(rows: slice) -> FloatArray:
         arms_first = directions[rows].transpose(1, 2, 0)  # (K, d, rows)
         return np.asarray((arms_first * weights[rows].T[:, None, :]) @ arms_first.transpose(0, 2, 1))
 
-    total = summed_by_groups(gram, len(directions))
+    total = yield from sum_jointly(gram, len(directions))
     traces = total.trace(axis1=1, axis2=2)
     unheard = (traces == 0).nonzero()[0]
     if len(unheard):
+        total = total.copy()  # what comes from another process is read-only
         total[unheard] = np.eye(total.shape[1])
     try:
         inverse = invert(total)
@@ -163,8 +177,8 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
             return inverse
     except np.linalg.LinAlgError:
         pass
-    found = coordinates(directions, weights > 0)
-    information = found.base + found.gram(directions, weights > 0, weights.T)
+    found = yield from coordinates_jointly(directions, weights > 0)
+    information = found.base + (yield from found.gram_jointly(directions, weights > 0, weights.T))
     return found.basis @ invert(information) @ found.basis.transpose(0, 2, 1)
 
 

@@ -124,6 +124,14 @@ def alike(found: Sequence[SlimMessage]) -> bool:
     return len(forms) == 1 and all(one.agents is not None for one in found)
 
 
+def messages_of(found: Sequence[SlimMessage | None]) -> list[Message | None]:
+    """The messages of all shards, as one where that is possible; those that say nothing are left out."""
+    spoken = [one for one in found if one is not None and (one.agents is None or number_of(one.agents))]
+    if alike(spoken):
+        return [whole(spoken)]  # at once: the parts are never messages of their own
+    return [whole([message]) for message in spoken]
+
+
 def packed(value: Any) -> Parts:
     """A value as bytes; large arrays are parts of their own, so that they are copied less often."""
     buffers: list[pickle.PickleBuffer] = []

@@ -24,8 +24,8 @@ from fedbandit_envs.rounds.turn import Turn
 from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind
 from fedbandit_envs.shards.keeper import Keeper
-from fedbandit_envs.shards.packing import Border, alike, number_of, slim, whole
-from fedbandit_envs.shards.shard import Report, ShardTask
+from fedbandit_envs.shards.packing import Border, messages_of, slim
+from fedbandit_envs.shards.shard import Begun, Report, ShardTask
 
 _STEPS_ALONE = 4096  # steps that agents who never speak play before the driver looks at them again
 
@@ -43,10 +43,18 @@ class ShardedPart:
         shards: the agents of each shard.
         kind: where the shards live.
         record: whether plans, feedback and the truth are gathered too.
+        spread: whether the shards may hold their parts of the server.
     """
 
     def __init__(
-        self, bandit: PlannedBandit, policy: Policy, seed: int, shards: Sequence[Border], kind: HostKind, record: bool
+        self,
+        bandit: PlannedBandit,
+        policy: Policy,
+        seed: int,
+        shards: Sequence[Border],
+        kind: HostKind,
+        record: bool,
+        spread: bool,
     ):
         import cloudpickle
 
@@ -60,6 +68,7 @@ class ShardedPart:
             record,
             (0, 0),
             dict(REGRETS),
+            spread,
         )
         self._task, self._shards, self._record = first, list(shards), record
         self.keepers = [Keeper(kind, cloudpickle.dumps(replace(first, border=border))) for border in shards]
@@ -81,9 +90,10 @@ class ShardedPart:
         self._network = network
         for keeper in self.keepers:
             keeper.begin(constants, network)
-        found = [keeper.answer() for keeper in self.keepers]
-        self.uncounted = int(found[0][0])
-        self._by_steps = all(by_steps for _, by_steps in found)
+        found: list[Begun] = [keeper.answer() for keeper in self.keepers]
+        self.uncounted = int(found[0].uncounted)
+        self._by_steps = all(begun.by_steps for begun in found)
+        self.spread = all(begun.spread for begun in found)  #: whether the shards hold their parts of the server
 
     def turn(self, down: Message | None) -> int:
         """Let the agents of all shards plan, and pull what they planned; returns the steps it took."""
@@ -120,12 +130,8 @@ class ShardedPart:
 
     def reports(self) -> list[Message | None]:
         """What the agents of each shard say about the last turn."""
-        said = [report.message for report in self._reports if report.message is not None]
-        self._reports = []
-        spoken = [message for message in said if message.agents is None or number_of(message.agents)]
-        if alike(spoken):
-            return [whole(spoken)]  # at once: the parts are never messages of their own
-        return [whole([message]) for message in spoken]
+        reports, self._reports = self._reports, []
+        return messages_of([report.message for report in reports])
 
     def alone(self) -> int:
         """How many steps the agents can play without turns: some where they never speak, else none."""
