@@ -36,6 +36,8 @@ class SpreadServer(ServerSide):
         return alone(self.answering(up))
 
     def can_spread(self, up: Message) -> bool:
-        """Whether shards may answer this report, in which all agents speak and nothing is refused; else all of it goes
-        to the driver, and so does all that comes later."""
+        """Whether shards may answer this report, in which all their agents speak and nothing is refused.
+
+        Where one of them may not, this report and all later ones go to the driver.
+        """
         return True

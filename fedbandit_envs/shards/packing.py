@@ -15,6 +15,7 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Message
 
 Border = tuple[int, int]  # the number of a shard's first agent, and the number after that of its last
+_LARGE = 2**14  # bytes; an array of fewer is copied in less time than it takes to send a part
 Parts = list[bytes]  # a pickle, and the arrays that it leaves out
 
 
@@ -134,9 +135,17 @@ def messages_of(found: Sequence[SlimMessage | None]) -> list[Message | None]:
 
 def packed(value: Any) -> Parts:
     """A value as bytes; large arrays are parts of their own, so that they are copied less often."""
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return [head, *(buffer.raw() for buffer in buffers)]  # type: ignore[list-item]
+    buffers: list[memoryview] = []
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _LARGE:
+            return True
+        buffers.append(raw)
+        return False
+
+    head = pickle.dumps(value, protocol=5, buffer_callback=stays)
+    return [head, *buffers]  # type: ignore[list-item]
 
 
 def unpacked(parts: Sequence[bytes]) -> Any:

@@ -96,7 +96,7 @@ class ShardedRounds(CommunicationRounds):
         assert isinstance(self.bandit, HiddenContextBandit)
         # Sums go by groups of rows, which shards must not split. Who loses, changes or records messages must see them.
         whole_groups = all(first % arrays.ROWS == 0 for first, _ in self._shards)
-        spread = whole_groups and self._faults is None and not self._record
+        spread = whole_groups and self._faults in (None, Faults()) and not self._record
         return ShardedPart(self.bandit, self.policy, self._seed, self._shards, self._kind, self._record, spread)
 
     def _make_carrier(self) -> Carrier:

@@ -69,7 +69,7 @@ class ViaShards:
     def restore(self, state: State) -> None:
         """Take over a state; the other side of `snapshot`."""
         self._here = None
-        if not state["spread"]:
+        if not state.get("spread"):  # also where a run that is recorded goes on without
             self._here = self._make()
             self._here.restore(state)
             self.lost = self._here.lost
