@@ -193,7 +193,7 @@ def test_wrappers_and_shared_arms_are_refused():
     env = fb.RecordRegret(fb.make("Synthetic", num_agents=7, max_cycles=40))
     with pytest.raises(ValueError, match="without wrappers"):
         fb.play(env, fb.make_policy("Local-UCB"), seed=0, shards=2)
-    with pytest.raises(ValueError, match="agents can.t share arms"):
+    with pytest.raises(ValueError, match="agents can't share arms"):
         fb.play(fb.make("SharedArms", max_cycles=40), fb.make_policy("OrchExplore"), seed=0, shards=2)
 
 
