@@ -46,7 +46,7 @@ class Settings:
 
     policy: str  #: the name of a registered policy
     parameters: Mapping[str, Any]  #: the policy's parameters
-    constants: Constants  #: what everybody may know of the problem
+    constants: Constants  #: what everybody may know about the problem
     environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
     seed: int = 0  #: the seed of the run, from which a simulation and what is drawn between peers come
@@ -80,8 +80,8 @@ class Settings:
         check_plays(made, env)
         if env.unwrapped.shared_arms:
             raise ValueError(
-                f"environment: expected one whose rewards each client can draw alone, got {environment}, where an arm "
-                "pays by how many agents of all clients are on it; play it in one process, with fb.play"
+                f"environment: expected one whose rewards each client can draw alone, got {environment}, where rewards "
+                "depend on how many agents of all clients play an arm; play it in one process, with fb.play"
             )
         env.reset(seed=chosen)
         view = env.view(hidden_for(made))
@@ -155,7 +155,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """The settings in a Flower configuration, which comes from outside: what no problem can have is refused."""
+        """The settings in a Flower configuration, which comes from outside: values that no run can have are refused."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
@@ -190,7 +190,7 @@ def _seed(text: str) -> int:
 
 
 def _edges(text: str) -> list[list[int]] | None:
-    """The edges of a network in a configuration, as JSON; what they are worth, `Network` checks."""
+    """The edges of a network in a configuration, as JSON; whether they make a network, `Network` checks later."""
     try:
         edges = json.loads(text)
     except (ValueError, RecursionError):

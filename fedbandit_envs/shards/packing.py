@@ -1,6 +1,6 @@
-"""How requests and answers travel between the driver and its shards: as pickles, without what is not sent anyway.
+"""How requests and answers travel between the driver and its shards: as pickles, without entries that are masked out.
 
-Both ends are our own processes, as those of the executors of experiments are. Nothing here reads bytes from outside.
+Both ends are processes of the same run, so pickles are safe here: no bytes from anybody else are read.
 """
 
 import pickle
@@ -70,7 +70,7 @@ def slim(message: Message | None, border: Border | None = None) -> SlimMessage |
 
 
 def _in_short(agents: IntArray | None) -> IntArray | Border | None:
-    """Agents in a row as their border."""
+    """The border of agents whose numbers follow each other, or else the numbers themselves."""
     if agents is None or not len(agents):
         return agents
     first, last = int(agents[0]), int(agents[-1]) + 1
@@ -79,7 +79,7 @@ def _in_short(agents: IntArray | None) -> IntArray | Border | None:
 
 
 def whole(found: Sequence[SlimMessage]) -> Message:
-    """The message of one shard, or of several with the same arrays as one, in their order."""
+    """The message of one shard, or those of several shards put together in their order; these must be `alike`."""
     first = found[0]
     if first.agents is None:
         rows = [slice(None)]
@@ -117,7 +117,7 @@ def number_of(agents: IntArray | Border | None) -> int:
 
 
 def alike(found: Sequence[SlimMessage]) -> bool:
-    """Whether messages can be put together: they are of one kind, with the same arrays and masks, and name agents."""
+    """Whether messages can be put together: all have one kind, the same arrays and masks, and agents."""
     forms = {
         (one.kind, tuple((name, array.mask is None, array.shape[1:]) for name, array in one.arrays.items()))
         for one in found
@@ -129,7 +129,7 @@ def messages_of(found: Sequence[SlimMessage | None]) -> list[Message | None]:
     """The messages of all shards, as one where that is possible; those that say nothing are left out."""
     spoken = [one for one in found if one is not None and (one.agents is None or number_of(one.agents))]
     if alike(spoken):
-        return [whole(spoken)]  # at once: the parts are never messages of their own
+        return [whole(spoken)]  # one message is made of all parts at once, none of each part
     return [whole([message]) for message in spoken]
 
 

@@ -34,7 +34,8 @@ class ShardedPart:
     """Hands what arrives to the shards and gathers what they report; it holds no arrays of agents between turns.
 
     Each turn asks every shard for the length of its plan, then lets all pull for the longest of them. Where agents
-    decide step by step the length is known, so a turn is one request, and where they never speak many steps are.
+    decide step by step the length is known, so a turn is one request. Where they never speak, one request is for many
+    steps.
 
     Args:
         bandit: the environment of the run, of which only the problem and its settings are used.
@@ -151,7 +152,7 @@ class ShardedPart:
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
         for keeper, border in zip(self.keepers, self._shards, strict=True):
-            keeper.look("kept")  # one after the other: together they are large
+            keeper.look("kept")  # one shard after the other, because all answers at once would take much memory
             own: Kept = keeper.answer()
             steps = own.steps
             assert isinstance(own.tables, CountTables)
@@ -193,7 +194,7 @@ class ShardedPart:
 
 
 class _Columns:
-    """An array (C, M) that is filled shard by shard, so that no part of it is there twice for long."""
+    """An array (C, M) that is filled shard by shard, so that only one shard's part is in memory twice."""
 
     def __init__(self, num_agents: int):
         self._num_agents = num_agents

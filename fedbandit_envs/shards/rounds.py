@@ -18,9 +18,9 @@ from fedbandit_envs.shards.spread import ViaShards
 
 
 class ShardedRounds(CommunicationRounds):
-    """Plays a policy round by round, with the agents in shards and all else here.
+    """Plays a policy round by round, with the agents in shards and all else in this process.
 
-    It is a context manager, which ends the shards. `play(..., shards=N)` is the short way to a whole run.
+    It is a context manager, which ends the shards at its end. `play(..., shards=N)` is the short way to a whole run.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -54,7 +54,8 @@ class ShardedRounds(CommunicationRounds):
         if type(env) is not HiddenContextBandit:
             raise ValueError(
                 f"env: expected a HiddenContextBandit without wrappers for shards, got {type(env).__name__}; "
-                "each shard makes its own part of the environment, so wrappers see nothing and agents share no arms"
+                "each shard makes its own part of the environment, where wrappers would see nothing, and agents can't "
+                "share arms"
             )
         super().__init__(env, policy, record=record, faults=faults, network=network)
         self._shards = borders(len(env.possible_agents), shards)
@@ -77,7 +78,7 @@ class ShardedRounds(CommunicationRounds):
             part.close()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
-        """Refuse: nobody here has observations."""
+        """Refuse, because the driver of shards has no observations to return."""
         raise ValueError("reset: expected start(seed) for a run over shards, whose driver has no observations")
 
     def start(self, seed: int | None = None) -> None:

@@ -73,7 +73,7 @@ class SavedRun:
         self._locked = descriptor
 
     def _remove_leftovers(self) -> None:
-        """Remove what processes have left half-written when they were killed; without a lock they may still write."""
+        """Remove the half-written files of killed processes, if the lock shows that no process writes them now."""
         if self._locked is not None:
             for part in self._folder.glob(f".{_FILE}.*.part"):
                 part.unlink(missing_ok=True)

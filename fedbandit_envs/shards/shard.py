@@ -1,4 +1,4 @@
-"""A shard: the agents' part of some agents, which does what the driver of the run asks for."""
+"""A shard: the part of a run that belongs to some of the agents; it does what the driver of the run asks for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -118,7 +118,7 @@ class Shard:
             else:
                 part.turn(None)
                 if part.taken < part.constants.horizon:
-                    part.reports()  # step agents learn when they are asked for a report
+                    part.reports()  # step agents learn only when they are asked for a report
         return part.taken
 
     def consult(self, step: int) -> Joint | HandOver | None:

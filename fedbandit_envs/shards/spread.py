@@ -6,6 +6,7 @@ from typing import Any
 
 from fedbandit_envs.joint import Joint
 from fedbandit_envs.protocol.messages import Message, State
+from fedbandit_envs.protocol.plans import ProtocolError
 from fedbandit_envs.rounds.carrier import Carrier, Delivery
 from fedbandit_envs.rounds.faults import Fault, faults_tree
 from fedbandit_envs.rounds.ledger import Ledger
@@ -77,6 +78,11 @@ class ViaShards:
 
 def _answers(asked: list[Joint]) -> list[Any]:
     """The answer for each shard, from what all of them ask at the same time; `asked` is emptied to free memory."""
+    if not all(isinstance(joint, Joint) and joint.function is asked[0].function for joint in asked):
+        raise ProtocolError(
+            "answering: expected the parts of a server in all shards to ask the same, got different questions; let "
+            "nothing but answers decide what is asked"
+        )
     function, _, common, each = asked[0]
     parts = [list(joint.parts) for joint in asked]
     counts, every = [len(own) for own in parts], iter([part for own in parts for part in own])

@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.measure import Row, in_new_process
 
-# One setting in a process of its own: wall seconds of a run, those in which the server (and what carries messages to
-# it) was at work, CPU seconds of the driver and of each shard, and their peak resident memory: of the driver less what
-# a process takes that has imported everything and played a tiny run.
+# One setting in a process of its own. It prints the wall seconds of a run, those seconds in which the server and the
+# carrier of its messages were at work, the CPU seconds of the driver and of each shard, and their peak resident memory.
+# What the driver took before the run, after all imports and a tiny run, is subtracted from its memory.
 _RUN = """
 import json, os, sys, time
 from pathlib import Path
@@ -70,7 +70,7 @@ Points = dict[tuple[int, int], Measured]
 
 
 def measure(agents: int, shards: int, arms: int = 10, dim: int = 3) -> Measured:
-    """One setting; 0 shards: one process."""
+    """Measure one setting; with 0 shards the run is in one process."""
     numbers = (agents, HORIZON, shards, arms, dim)
     found: Measured = json.loads(in_new_process(_RUN, *map(str, numbers)))
     return found
@@ -156,7 +156,7 @@ def _mib(size: int) -> str:
 
 
 def _in_turn(point: Measured) -> float:
-    """CPU seconds of the driver and of its longest shard: a run's time on machines that do nothing else, about."""
+    """CPU seconds of the driver and of its longest shard: about the time of a run if each has its own processor."""
     return float(point["cpu"] + max(point["shard_cpu"], default=0.0))
 
 
