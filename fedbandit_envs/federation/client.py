@@ -28,7 +28,7 @@ from fedbandit_envs.validation import whole_number
 # The verbs of packets. PLAY: play this turn. HELLO: say for which agents you speak. MISSING is a client's reply, when
 # the request does not hold all turns that the client has not played yet.
 PLAY, HELLO, MISSING = "play", "hello", "missing"
-SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # what makes two runs one
+SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # runs with the same of these are one
 _MOST_TURNS = 10_000  # the most turns on which a client catches up with one request
 
 

@@ -94,7 +94,7 @@ class Coordinator:
         self._quorum, self._timeout = quorum, timeout
         self._relay, self._server = relay, server_of(policy, view)
         self._carrier: Carrier = relay or ViaServer(self._server, view.constants)
-        self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
+        self._downs: list[Message | None] = [None]  # the server's messages before all turns so far and the next one
         self._owners = Owners(owners, view.constants.num_agents, audit)
         self._acknowledged: dict[str, int] = {}  # for a key the last turn that its client is known to have played
         self.step = self._idle = 0

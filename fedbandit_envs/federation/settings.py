@@ -24,7 +24,7 @@ from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  #: what a Flower configuration can hold
-_LONGEST_SEED = 1000  # digits
+_LONGEST_SEED = 1000  # the most digits of a seed in a configuration
 _COMPONENTS = {
     "serverapp": "fedbandit_envs.federation.flower:server_app",
     "clientapp": "fedbandit_envs.federation.flower:client_app",
@@ -49,7 +49,7 @@ class Settings:
     constants: Constants  #: what everybody may know about the problem
     environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
-    seed: int = 0  #: the seed of the run, from which a simulation and what is drawn between peers come
+    seed: int = 0  #: the seed of the run: a simulation, and what peers draw, come from it
     #: the edges of the network, pairs of agents, for a policy that talks to peers; None: there is no network
     network: Sequence[Sequence[int]] | None = None
 

@@ -171,7 +171,7 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             ordered = dict(sorted(group.items(), key=lambda pair: (isinstance(pair[0], str), pair[0])))
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
-                title = rest or None  # None says the problem and its sizes
+                title = rest or None  # with None the title says the problem and its sizes
                 size = wide(labels)
                 keywords = {"results": ordered, "parameter": parameter, "log": log, "size": size, "title": title}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"

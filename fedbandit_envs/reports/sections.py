@@ -187,7 +187,7 @@ def curve_data(result: Result, kind: str) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for row, label in enumerate(curves["policy"]):
         parts = data.setdefault(series_key(label), {"label": label, "x": [], "mean": [], "low": [], "high": []})
-        parts["x"].append(curves["step"][row] - sum(parts["x"]))  # steps since the one before
+        parts["x"].append(curves["step"][row] - sum(parts["x"]))  # steps since the last checkpoint
         for part, column in (("mean", "regret"), ("low", "regret_low"), ("high", "regret_high")):
             value = curves[column][row]
             parts[part].append(float(f"{value:.4g}") if value == value else None)

@@ -23,7 +23,7 @@ _KEPT_OUT = ("metadata", "style")  # metadata tell a date and matplotlib's name;
 _ROUNDED = ("d", "x", "y", "transform")
 _CLOSE = 0.05  # points of the plot, 72 to an inch: a line this far off looks the same, also when zoomed tenfold
 _FEW_POINTS = 8  # a shorter path is left as it is
-_FOUND_BY_SCRIPTS = r"series-|axes_|legend_|[xy]tick_|matplotlib\.axis"  # how such groups are called
+_FOUND_BY_SCRIPTS = r"series-|axes_|legend_|[xy]tick_|matplotlib\.axis"  # what the ids of these groups begin with
 _NUMBER = re.compile(r"-?\d+\.\d+")
 
 

@@ -17,7 +17,7 @@ __all__ = ["METRICS", "Callback", "mlflow", "tensorboard", "wandb"]
 
 #: The curves that are handed on, by their names in `Result.curve`.
 METRICS = ("mean_regret", "worst_regret", "active_arms", "settled_share", "wrong_share", "scalars_up", "scalars_down")
-_LARGEST_BATCH = 1000  # metrics that MLflow takes at once
+_LARGEST_BATCH = 1000  # the most metrics that MLflow takes at once
 
 
 Callback = Callable[[FinishedRun], None]
@@ -108,7 +108,7 @@ def wandb(project: str = "fedbandit", folder: str | Path = ".", mode: str = "off
             dir=str(folder),
             mode=mode,
             name=_name(finished),
-            group=finished.label[:128],  # the longest that a group can be
+            group=finished.label[:128],  # a group's name can't be longer
             config=_identity(finished),
             settings=settings,
         )

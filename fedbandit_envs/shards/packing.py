@@ -56,7 +56,7 @@ def slim(message: Message | None, border: Border | None = None) -> SlimMessage |
         rows = slice(*np.searchsorted(agents, border).tolist())
         agents = agents[rows]
         if not len(agents):
-            nobody = message.for_nobody()  # those who hear of others learn that something has arrived for them
+            nobody = message.for_nobody()  # some policies must know that others have received something
             return SlimMessage(nobody.kind, {}, agents)
     arrays = {}
     for name, array in message.arrays.items():

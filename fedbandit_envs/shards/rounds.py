@@ -82,7 +82,7 @@ class ShardedRounds(CommunicationRounds):
         raise ValueError("reset: expected start(seed) for a run over shards, whose driver has no observations")
 
     def start(self, seed: int | None = None) -> None:
-        """A new run: of the given seed, or of the next episode of the environment."""
+        """Start a new run with this seed, or with that of the environment's next episode."""
         self._end_shards()
         self._seed = self.bandit.next_seed(seed)  # type: ignore[attr-defined]
         self._begin()
