@@ -133,6 +133,16 @@ def messages_of(found: Sequence[SlimMessage | None]) -> list[Message | None]:
     return [whole([message]) for message in spoken]
 
 
+def narrow(numbers: IntArray) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them all.
+
+    >>> narrow(np.array([-1, 9])).dtype
+    dtype('int8')
+    """
+    ends = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
+    return numbers.astype(np.result_type(*map(np.min_scalar_type, ends)))
+
+
 def packed(value: Any) -> Parts:
     """A value as bytes; large arrays are parts of their own, so that they are copied less often."""
     buffers: list[memoryview] = []

@@ -148,7 +148,7 @@ class ShardedPart:
     def kept(self) -> Kept:
         """What was kept of the run so far, shard after shard."""
         tables: list[CountTables] = []
-        marks = [_Columns(self.constants.num_agents) for _ in Marks._fields]
+        marks = [_Columns(self.constants.num_agents, np.int64) for _ in Marks._fields]
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
         for keeper, border in zip(self.keepers, self._shards, strict=True):
@@ -160,7 +160,7 @@ class ShardedPart:
             for column, array in zip(marks, own.marks, strict=True):
                 column.put(border, array)
             for kind, regret in own.summed.items():
-                summed.setdefault(kind, _Columns(self.constants.num_agents)).put(border, regret)
+                summed.setdefault(kind, _Columns(self.constants.num_agents, np.float64)).put(border, regret)
         gaps = {} if changes(self._task.problem) else GapTables(self._task.problem, self._task.seed, self._shards)
         regrets: dict[str, FloatArray] = {kind: column.whole for kind, column in summed.items()}
         stood = Marks(*(column.whole for column in marks))
@@ -196,12 +196,12 @@ class ShardedPart:
 class _Columns:
     """An array (C, M) that is filled shard by shard, so that only one shard's part is in memory twice."""
 
-    def __init__(self, num_agents: int):
-        self._num_agents = num_agents
+    def __init__(self, num_agents: int, dtype: type[np.generic]):
+        self._num_agents, self._dtype = num_agents, dtype
         self.whole: Any = None
 
     def put(self, border: Border, own: Any) -> None:
         """Fill in the agents of a shard, (C, n)."""
         if self.whole is None:
-            self.whole = np.empty((len(own), self._num_agents), dtype=own.dtype)
+            self.whole = np.empty((len(own), self._num_agents), dtype=self._dtype)
         self.whole[:, border[0] : border[1]] = own

@@ -15,10 +15,11 @@ from fedbandit_envs.protocol.network import Network
 from fedbandit_envs.protocol.plans import CheckedPlan
 from fedbandit_envs.protocol.policy import Policy, agents_of, server_of
 from fedbandit_envs.protocol.spread import SpreadServer
+from fedbandit_envs.rounds.checkpoints import Marks
 from fedbandit_envs.rounds.part import Kept, PartHere
 from fedbandit_envs.rounds.turn import Turn
 from fedbandit_envs.shards.bandit import ShardBandit
-from fedbandit_envs.shards.packing import Border, SlimMessage, slim, whole
+from fedbandit_envs.shards.packing import Border, SlimMessage, narrow, slim, whole
 from fedbandit_envs.shards.server_part import HandOver, ServerPart
 
 
@@ -165,7 +166,8 @@ class Shard:
 
     def kept(self) -> Kept:
         """What was kept of the run so far; the driver finds the gaps itself."""
-        return self._part.kept(with_gaps=False)
+        kept = self._part.kept(with_gaps=False)
+        return kept._replace(marks=Marks(*map(narrow, kept.marks)))
 
     def snapshot(self) -> State:
         """The state as a tree of plain arrays."""
