@@ -139,8 +139,8 @@ def narrow(numbers: IntArray) -> NDArray[Any]:
     >>> narrow(np.array([-1, 9])).dtype
     dtype('int8')
     """
-    ends = (numbers.min(), numbers.max()) if numbers.size else (0, 0)
-    return numbers.astype(np.result_type(*map(np.min_scalar_type, ends)))
+    least, most = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    return numbers.astype(np.min_scalar_type(-max(-least, most + 1)))
 
 
 def packed(value: Any) -> Parts:
