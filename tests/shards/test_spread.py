@@ -10,8 +10,10 @@ from histories import assert_same_run
 import fedbandit_envs as fb
 from fedbandit_agents.phased import design, design_problem
 from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
+from fedbandit_envs.joint import Joint, sum_jointly
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import observe_for
+from fedbandit_envs.protocol.spread import SpreadServer
 from fedbandit_envs.shards import hosts
 from fedbandit_envs.shards.packing import unpacked
 from fedbandit_envs.shards.rounds import ShardedRounds
@@ -180,3 +182,64 @@ def test_sums_cross_instead_of_messages(monkeypatch):
     assert history.ledger.bytes_up > 7e6
     assert crossed["uniform"] < 2e5
     assert crossed["g-optimal"] < history.ledger.bytes_up
+
+
+@dataclass(frozen=True)
+class Pooling(fb.Policy):
+    """Agents explore in turns, and the server tells them the sums of all rewards so far; a test of the contract."""
+
+    differs: bool = False
+
+    def agents(self, view):
+        class Agents(fb.AgentSide):
+            best = np.zeros(len(view.agents), dtype=np.int64)
+
+            def plan(self, down, remaining):
+                if down is not None:
+                    self.best = (down["own"] + 0.1 * down["total"]).argmax(axis=1)
+                explore = np.ones((len(view.agents), view.constants.num_arms), dtype=np.int64)
+                return fb.Plan(explore, self.best, 15)
+
+            def report(self, feedback):
+                return Message("sums", {"sums": feedback.sums()}, view.agents)
+
+        return Agents()
+
+    def server(self, view):
+        return PoolingServer(view, self.differs)
+
+
+class PoolingServer(SpreadServer):
+    def __init__(self, view, differs):
+        self.view, self.differs = view, differs
+        self.own = np.zeros((view.constants.num_agents, view.constants.num_arms))
+
+    def answering(self, up):
+        self.own += up["sums"]
+        if self.differs and up.agents[0]:
+            yield Joint(any, iter([True]))
+        total = yield from sum_jointly(lambda rows: self.own[rows].sum(axis=0), len(self.own))
+        (below,) = yield Joint(_below_the_largest, iter([self.own]), each=True)
+        return Message("totals", {"own": below, "total": np.broadcast_to(total, below.shape)}, up.agents)
+
+
+def _below_the_largest(parts):
+    """How far the rows of each part are below the largest of all."""
+    listed = list(parts)
+    largest = np.concatenate(listed).max(axis=0)
+    return [part - largest for part in listed]
+
+
+def test_any_server_can_be_spread(small_groups):
+    env = environment(Pooling(), max_cycles=200)
+    expected = fb.play(env, Pooling(), seed=3)
+    assert len(np.unique(expected.pulls[-1], axis=0)) > 1
+    for shards in (1, 3):
+        history, carrier = played(env, Pooling(), shards)
+        assert_same_run(expected, history)
+        assert spread(carrier)
+
+
+def test_parts_that_ask_for_different_things_are_refused(small_groups):
+    with pytest.raises(fb.ProtocolError, match="expected the parts of a server in all shards to ask the same"):
+        played(environment(Pooling(differs=True), max_cycles=200), Pooling(differs=True), 3)
