@@ -108,7 +108,7 @@ def _regrets(
 
 
 def poison_table(regrets: Regrets) -> Columns:
-    """Mean regrets, over those without attackers with the same aggregation, and over those with aggregation "mean"."""
+    """Mean regrets, and their ratios to those without attackers: with the same aggregation, and with "mean"."""
     columns: Columns = {name: [] for name in ("setting", "aggregation", "attack", "attackers")}
     columns |= {name: [] for name in ("regret", "to_own_without", "to_mean_without")}
     for (name, aggregation, attack, share), values in regrets.items():
