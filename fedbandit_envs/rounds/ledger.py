@@ -82,8 +82,8 @@ class Ledger:
         for cost in message.costs:
             totals[1 + directions + column] += receivers * cost.scalars
             totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
+            self._bytes += 0 if cost.mask is None else cost.mask.nbytes
         self._waiting.append((column, message.agents, messages, message.costs))
-        self._bytes += sum(cost.mask.nbytes for cost in message.costs if cost.mask is not None)
         if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._add_up()
 
