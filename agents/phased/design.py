@@ -96,14 +96,15 @@ def _climbed(
 ) -> Design:
     """The design that numpy's climb finds: from `begun` if given, else from `start`, else from equal shares."""
     problem, ranks, arms, agents = settle(directions, active, shared)
-    dimension, pi = int(np.add.reduce(ranks)), uniform(active)
+    dimension, evenly = int(np.add.reduce(ranks)), uniform(active)
     if not len(agents):
-        return Design(pi, 0.0, dimension, 0, "trivial")
+        return Design(evenly, 0.0, dimension, 0, "trivial")
     solver = InteriorPoint(problem) if unknowns(*problem.base.shape[:2]) <= _LARGEST_SYSTEM else problem
     movable = problem.active
     del problem  # its coordinates are not needed beside their products
     chosen = np.ix_(agents, arms)
-    weights = pi[chosen].T.copy()  # (arms, agents)
+    weights = evenly[chosen].T.copy()  # (arms, agents)
+    del evenly
     found = None
     if begun:
         weights = begun.pi[chosen].T.copy()
@@ -115,6 +116,7 @@ def _climbed(
     if found is None:
         with one_thread:
             found = climb(solver, weights, gap, max_iterations, begun.iterations if begun else 0)
+    pi = active.astype(np.float64)  # those who have no choice
     pi[chosen] = found.pi.T
     return Design(pi, found.gap, dimension, found.iterations, found.stopped)
 

@@ -127,7 +127,7 @@ class DisLinUCBAgents(IndexAgents):
         if self.called:
             gram = psi[..., :, None] * psi[..., None, :]
             gram *= self.pulls[..., None, None]
-            return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
+            return Message.of_own("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
         super().report(feedback)
         asking = wants_to_synchronise(self.growth, self.since, self.threshold)
         return Message("request", {}, agents[asking]) if asking.any() else None
