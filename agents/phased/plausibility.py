@@ -179,12 +179,10 @@ def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool =
 
 def _no_sums(gram: FloatArray, traces: FloatArray) -> dict[int, str]:
     """The rows of matrices (n, K, d, d), with these traces, that are not symmetric or have a negative eigenvalue."""
-    small = _ROUNDING * np.abs(traces) + np.finfo(np.float64).tiny
-    above, below = np.triu_indices(gram.shape[2], 1)
-    skew = (np.abs(gram[..., above, below] - gram[..., below, above]) > small[..., None]).any(axis=(1, 2))
+    small = (_ROUNDING * np.abs(traces) + np.finfo(np.float64).tiny)[..., None, None]
+    skew = (np.abs(gram - gram.swapaxes(2, 3)) > small).any(axis=(1, 2, 3))
     found = {int(row): "sent a matrix that is not symmetric in gram" for row in np.flatnonzero(skew)}
-    lifted = gram.copy()
-    np.einsum("nadd->nad", lifted)[...] += small[..., None]
+    lifted = gram + small * np.eye(gram.shape[2])
     for row in np.flatnonzero(~skew) if not _positive(lifted[~skew] if found else lifted) else ():
         if not _positive(lifted[row]):
             found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
