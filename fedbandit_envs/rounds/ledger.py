@@ -94,7 +94,8 @@ class Ledger:
     def _add_up(self) -> None:
         """Add what waits to the numbers of each agent."""
         for column, agents, messages, costs in self._waiting:
-            rows = slice(None) if agents is None else agents
+            everybody = agents is None or len(agents) == len(self._added_up)
+            rows = slice(None) if everybody else agents
             scalars, sizes = summed_over_rows(costs, 1 if agents is None else len(agents))
             self._added_up[rows, column] += messages
             self._added_up[rows, len(DIRECTIONS) + column] += scalars

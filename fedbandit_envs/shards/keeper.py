@@ -15,6 +15,9 @@ _SAVED_EVERY = 1000
 # A shard is also saved when its requests take this many bytes, or this multiple of the last snapshot if that is more,
 # so that a long run does not fill the disk.
 _SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS = 64 * 2**20, 2
+# A shard is never saved before these requests: a plan that waits for its pulls, and a report that waits for its answer,
+# are in no snapshot.
+_GOING_ON = ("pull", "consult", "go_on")
 _MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the run gives up
 
 
@@ -43,7 +46,7 @@ class Keeper:
 
     def ask(self, verb: str, *arguments: Any) -> None:
         """Ask for something that changes the shard; `answer` must be called before the next request."""
-        if verb != "pull" and self._long():  # not between "plan" and "pull": a snapshot does not hold the plan
+        if verb not in _GOING_ON and self._long():
             self.save()
         request, self._looking = packed((verb, *arguments)), None
         self._journal.add(request)

@@ -14,7 +14,7 @@ _END_WITH_PARENT = 1  # the number of PR_SET_PDEATHSIG
 def main(descriptor: int) -> None:
     """Answer requests until the driver closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the driver, which then ends its shards
-    if sys.platform == "linux":  # a long computation would not notice a closed socket, so the kernel ends this process
+    if sys.platform == "linux":  # a long computation notices no closed socket: the kernel ends it with the driver
         import ctypes
 
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)

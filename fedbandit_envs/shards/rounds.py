@@ -5,13 +5,16 @@ from typing import Any, NoReturn
 import numpy as np
 from pettingzoo import ParallelEnv
 
+from fedbandit_envs import arrays
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.rounds.carrier import Carrier
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.shards.bandit import borders
 from fedbandit_envs.shards.hosts import host_of
 from fedbandit_envs.shards.part import ShardedPart
+from fedbandit_envs.shards.spread import ViaShards
 
 
 class ShardedRounds(CommunicationRounds):
@@ -79,7 +82,7 @@ class ShardedRounds(CommunicationRounds):
         raise ValueError("reset: expected start(seed) for a run over shards, whose driver has no observations")
 
     def start(self, seed: int | None = None) -> None:
-        """A new run: of the given seed, or of the next episode of the environment."""
+        """Start a new run with this seed, or with that of the environment's next episode."""
         self._end_shards()
         self._seed = self.bandit.next_seed(seed)  # type: ignore[attr-defined]
         self._begin()
@@ -92,4 +95,12 @@ class ShardedRounds(CommunicationRounds):
     def _make_part(self) -> ShardedPart:
         """The agents of the run: in shards."""
         assert isinstance(self.bandit, HiddenContextBandit)
-        return ShardedPart(self.bandit, self.policy, self._seed, self._shards, self._kind, self._record)
+        # Sums go by groups of rows, which shards must not split. Who loses, changes or records messages must see them.
+        whole_groups = all(first % arrays.ROWS == 0 for first, _ in self._shards)
+        spread = whole_groups and self._faults in (None, Faults()) and not self._record
+        return ShardedPart(self.bandit, self.policy, self._seed, self._shards, self._kind, self._record, spread)
+
+    def _make_carrier(self) -> Carrier:
+        """Who carries reports: to the parts of the server in the shards, or to a server here."""
+        assert isinstance(self._part, ShardedPart)
+        return ViaShards(self._part.keepers, super()._make_carrier) if self._part.spread else super()._make_carrier()

@@ -48,7 +48,7 @@ class SavedRun:
         if self._locked is not None:
             import fcntl
 
-            fcntl.flock(self._locked, fcntl.LOCK_UN)  # also where a child of this process has the descriptor too
+            fcntl.flock(self._locked, fcntl.LOCK_UN)  # closing alone keeps a lock that a child shares
             os.close(self._locked)
             self._locked = None
 
