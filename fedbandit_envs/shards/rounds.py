@@ -20,6 +20,7 @@ from fedbandit_envs.shards.spread import ViaShards
 class ShardedRounds(CommunicationRounds):
     """Plays a policy round by round, with the agents in shards and all else in this process.
 
+    Where the server is a `SpreadServer` and every report arrives unchanged, shards hold their parts of it too.
     It is a context manager, which ends the shards at its end. `play(..., shards=N)` is the short way to a whole run.
 
     >>> import fedbandit_envs as fb
