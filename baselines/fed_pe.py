@@ -9,6 +9,7 @@ from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
 from fedbandit_agents.phased.estimation import predictions, squared_widths, survivors
 from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.joint import Jointly
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 
@@ -158,10 +159,10 @@ class CollaborativeServer(PhasedServer):
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> Jointly[tuple[FloatArray, FloatArray]]:
         """theta_a and V_a from the features; theta_{a,i} ||psi||^2 is the mean reward times psi."""
         squares = np.einsum("nad,nad->na", directions, directions)
-        return super().aggregated(theta * squares[..., None], directions, weights)
+        return (yield from super().aggregated(theta * squares[..., None], directions, weights))
 
 
 def _norms(psi: FloatArray) -> FloatArray:
@@ -205,10 +206,11 @@ class SharedThetaServer(PhasedServer):
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> Jointly[tuple[FloatArray, FloatArray]]:
         """The one estimate, theta (1, d) and V (1, d, d)."""
         one_arm = (-1, 1, theta.shape[2])
-        return super().aggregated(theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1))
+        pairs = theta.reshape(one_arm), directions.reshape(one_arm), weights.reshape(-1, 1)
+        return (yield from super().aggregated(*pairs))
 
     def heard(self, V: FloatArray) -> BoolArray:
         """The one estimate speaks of every arm: True, (1,)."""

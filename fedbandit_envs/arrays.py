@@ -1,6 +1,6 @@
 """Types of arrays, arrays that can't be written to, and how objects full of arrays are shown."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -26,19 +26,6 @@ def row_groups(number: int) -> list[slice]:
     ([slice(0, 3, None)], [slice(0, 4096, None), slice(4096, 5000, None)])
     """
     return [slice(first, min(first + ROWS, number)) for first in range(0, max(number, 1), ROWS)]
-
-
-def summed_by_groups(function: Callable[[slice], FloatArray], number: int) -> FloatArray:
-    """The sum of what `function` gives for each group of `number` rows, in the order of the groups.
-
-    >>> summed_by_groups(lambda rows: np.ones((5000, 2))[rows].sum(axis=0), 5000)
-    array([5000., 5000.])
-    """
-    first, *others = row_groups(number)
-    total = function(first)
-    for rows in others:
-        total += function(rows)
-    return total
 
 
 def immutable(array: IntArray) -> IntArray:

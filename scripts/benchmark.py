@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measures how fast things are beside what they are measured against (for maintainers).
+"""Measures how fast the package is, and compares it with goals (for maintainers).
 
-Every figure is a ratio taken in one run, in CPU time of one thread unless it says otherwise: machines are noisy.
-Prints goal, measured and a mark for each row, writes them as JSON, and exits with 1 when a goal is missed.
+Machines are noisy, so most goals are ratios of two times that are measured by turns in one run. Times are CPU time of
+one thread unless a row says otherwise. The script prints what was measured beside each goal, writes the rows as JSON,
+and exits with 1 when a goal is missed.
 
-    scripts/benchmark.py                 # everything, some minutes
-    scripts/benchmark.py --quick         # within a minute, smaller sizes
+    scripts/benchmark.py                 # everything; it takes some minutes
+    scripts/benchmark.py --quick         # smaller sizes, within a minute
     scripts/benchmark.py run design      # some subjects only
     scripts/benchmark.py scale           # up to a million agents, in one process and over shards
 """
@@ -41,7 +42,7 @@ SUBJECTS = (
     "reproduce",
     "instructions",
 )
-LONG = ("scale", "millions")  # minutes and gigabytes: only when it is asked for
+LONG = ("scale", "millions")  # they take minutes and gigabytes, so they run only when they are named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,10 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
         "subjects",
         nargs="*",
         metavar="SUBJECT",
-        help=f"among {known}; default: all but the last two",
+        help=f"one or several of {known}; default: all but the last two",
     )
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, within a minute")
-    parser.add_argument("--out", type=Path, default=Path("results/benchmark"), help="folder for JSON and picture")
+    parser.add_argument("--quick", action="store_true", help="measure smaller sizes, within a minute")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results/benchmark"),
+        help="the folder for JSON and pictures (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     unknown = set(options.subjects) - {*SUBJECTS, *LONG}
     if unknown:

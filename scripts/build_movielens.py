@@ -25,10 +25,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--ratings", type=Path, metavar="FILE", help="the u.data of MovieLens-100K")
-    source.add_argument("--download", type=Path, metavar="FOLDER", help="fetch u.data from GroupLens into this folder")
+    source.add_argument(
+        "--download", type=Path, metavar="FOLDER", help="fetch u.data from GroupLens into this folder first"
+    )
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--out", type=Path, default=SHIPPED, metavar="FILE", help="default: the package's data file")
-    action.add_argument("--check", action="store_true", help="write nothing, compare with the shipped factors")
+    action.add_argument(
+        "--out", type=Path, default=SHIPPED, metavar="FILE", help="the file to write; default: the package's data file"
+    )
+    action.add_argument("--check", action="store_true", help="compare with the shipped factors, and write nothing")
     options = parser.parse_args(arguments)
     try:
         return build(options.ratings or download(options.download), None if options.check else options.out)
@@ -38,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build(ratings: Path, out: Path | None) -> int:
-    """Writes the factors to `out`, or compares them with the shipped ones; 1 if those differ."""
+    """Write the factors to `out`, or compare them with the shipped ones; returns 1 if they differ."""
     factors = build_factors(ratings)
     for name, variant in factors.items():
         print(f"{name}: {len(eligible_users(variant))} of {len(variant.users)} users are eligible")
@@ -51,7 +55,7 @@ def build(ratings: Path, out: Path | None) -> int:
         difference = largest_difference(variant, load_factors(name))
         print(f"{name}: largest difference from the shipped factors {difference:.1e}")
         worst = max(worst, difference)
-    print(f"{'equal' if worst <= TOLERANCE else 'NOT equal'} to {TOLERANCE:.0e}")
+    print(f"{'equal' if worst <= TOLERANCE else 'NOT equal'} within {TOLERANCE:.0e}")
     return int(worst > TOLERANCE)
 
 

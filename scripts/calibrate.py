@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints how often the regions of Fed-CI's posterior hold the true mean rewards (for maintainers; some minutes).
 
-scripts/calibrate.py               # the tests' problems on other seeds; docs/results/calibration.md shows them
+scripts/calibrate.py               # the tests' problems with other seeds; docs/results/calibration.md has the table
 scripts/calibrate.py --runs 10     # a quick look
 """
 
@@ -23,7 +23,7 @@ FIRST_SEED = 1000
 
 
 def row(problem, observe: str, runs: int) -> tuple[list[str], list[float]]:
-    """Shares after each number of steps, as text, and the largest standard error between runs at each level."""
+    """The shares after each number of steps, as text, and for each level the largest standard error over runs."""
     shares = [
         [held(place, level) for level in LEVELS]
         for place in places(problem, range(FIRST_SEED, FIRST_SEED + runs), observe)
@@ -35,7 +35,9 @@ def row(problem, observe: str, runs: int) -> tuple[list[str], list[float]]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=100, help="of each problem, at least 2; default: 100")
+    parser.add_argument(
+        "--runs", type=int, default=100, help="the number of runs of each problem, at least 2 (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     if options.runs < 2:
         parser.error(f"--runs: expected at least 2, got {options.runs}; standard errors need two")

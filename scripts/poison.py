@@ -12,7 +12,7 @@ from fedbandit_envs.reports.plotting import save
 
 
 def main(folder: str = "results/poison", trials: str = str(TRIALS)) -> None:
-    """Compute, and write poison.csv, poison.png and poison.pdf to the folder."""
+    """Compute the regrets, and write poison.csv, poison.png and poison.pdf to the folder."""
     found = poisoned(trials=int(trials))
     Path(folder).mkdir(parents=True, exist_ok=True)
     write_table(poison_table(found), Path(folder) / "poison.csv")

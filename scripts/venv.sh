@@ -4,7 +4,7 @@
 find_python() {
     local name version found=""
     for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
-        version=$("$name" --version 2>&1) || continue # not there, or a shim for one that isn't
+        version=$("$name" --version 2>&1) || continue # there is no such program, or it only stands for a Python that is not installed
         found="$found $version ($name);"
         if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$name"

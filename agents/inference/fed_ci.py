@@ -25,21 +25,12 @@ class FedCI(ContextInference):
     """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
 
     Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
-    server's estimate of theta. It is a Bayesian method without a proved guarantee, and as good as mu_i and the noise
-    model are right. With known contexts it is federated Thompson sampling. Agents send, in rounds that become rarer,
-    estimates of theta_a with weights for the arms about which they have learnt something new. If each context is one of
-    finitely many, they send sites of expectation propagation: what their rewards say about theta_a, whichever context
-    they have. The server is never told mu_i or a reward, but what it is told depends on both.
-
-    With `server_knows="distributions"` the server is told both, where one Gaussian context moves all arms of an agent.
-    It then finds the joint posterior of all theta, which takes ten times as long. It refuses reports that can't be, and
-    takes all others at their word: false ones within what is possible mislead all agents. This policy belongs to this
-    library; see `ContextInference` for the parameters that it shares with its relatives.
-
-    Where contexts are new at each step (`context="streaming"`) there is no lasting context to infer, but mu_{i,t} says
-    how noisy each reward is. Agents then decide at each step by a Bayesian regression that weighs rewards by it, and
-    synchronise by the rule of DisLinUCB. Where contexts are revealed after the pull, the regression uses them. Of the
-    parameters only those of the noise scale matter there. Problems whose contexts stay for some steps are refused.
+    server's estimate of theta. It is as good as mu_i and the noise model are right. With known contexts it is federated
+    Thompson sampling; where contexts are new at each step, mu_{i,t} says how noisy each reward is. The server is never
+    told mu_i or a reward, but what it is told depends on both; with `server_knows="distributions"` it is told both, and
+    believes every report that can be true.
+    No guarantee is proved; Fed-CI-Elimination has one.
+    The policy belongs to this library; see `ContextInference` for the parameters that it shares with its relatives.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -48,8 +39,9 @@ class FedCI(ContextInference):
     4
     """
 
-    #: "reports": estimates or sites, as above. "distributions": where one Gaussian context moves all arms of an agent,
-    #: agents send once mu_i, and in each round how often they pulled an arm and its mean reward; elsewhere reports
+    #: "reports": agents send estimates of theta_a with weights, or sites of expectation propagation where each context
+    #: is one of finitely many. "distributions": where one Gaussian context moves all arms of an agent, agents send once
+    #: mu_i, and in each round how often they pulled an arm and its mean reward; elsewhere reports
     server_knows: str = checked("reports", one_of, choices=("reports", "distributions"))
     samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 

@@ -7,16 +7,18 @@ and 0 <= F* - F <= G - D: the gap G - D proves how good a design is, whoever fou
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from fedbandit_agents.phased.design_climb import WARM_SHARE, climb, cost_factor, still_good
-from fedbandit_agents.phased.design_problem import coordinates, settle
+from fedbandit_agents.phased.design_problem import Coordinates, coordinates_jointly, put_together, settle_jointly
 from fedbandit_agents.phased.interior_point import InteriorPoint, unknowns
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.joint import Joint, Jointly, alone, joined
 from fedbandit_envs.threads import one_thread
 from fedbandit_envs.ties import JUST_WHOLE
 from fedbandit_envs.validation import needs
@@ -71,52 +73,117 @@ def g_optimal(
     (array([[0.5, 0.5],
            [0.5, 0.5]]), 4)
     """
-    _check(directions, active, gap, start, max_iterations)
     if not compiled:
-        return _climbed(directions, active, gap, start, shared, max_iterations)
+        return alone(g_optimal_jointly(directions, active, gap, start, shared, max_iterations))
+    _check(directions, active, gap, start, max_iterations)
     begun = _compiled_begin(directions, active, gap, start, shared, max_iterations)
     if begun.stopped != "iterations":
         return begun
-    design = _climbed(directions, active, gap, start, shared, max_iterations, begun)
+    design = alone(_climbed_jointly(directions, active, gap, begun.pi, shared, max_iterations, begun.iterations))
     if design.stopped != "stalled":
         return design
     # Hundreds of first-order steps can end too near the boundary for second-order ones: climb anew without them.
-    again = _climbed(directions, active, gap, start, shared, max_iterations)
+    again = alone(_climbed_jointly(directions, active, gap, start, shared, max_iterations))
     return again if again.gap <= design.gap else design
 
 
-def _climbed(
+def g_optimal_jointly(
+    directions: FloatArray,
+    active: BoolArray,
+    gap: float,
+    start: FloatArray | None,
+    shared: bool = False,
+    max_iterations: int = 10_000,
+) -> Jointly[Design]:
+    """The part of `g_optimal` for n agents of all: the arrays, and the pi it finds, have a row for each of them."""
+    _check(directions, active, gap, start, max_iterations)
+    return (yield from _climbed_jointly(directions, active, gap, start, shared, max_iterations))
+
+
+def _climbed_jointly(
     directions: FloatArray,
     active: BoolArray,
     gap: float,
     start: FloatArray | None,
     shared: bool,
     max_iterations: int,
-    begun: Design | None = None,
-) -> Design:
-    """The design that numpy's climb finds: from `begun` if given, else from `start`, else from equal shares."""
-    problem, ranks, arms, agents = settle(directions, active, shared)
-    dimension, pi = int(np.add.reduce(ranks)), uniform(active)
-    if not len(agents):
-        return Design(pi, 0.0, dimension, 0, "trivial")
+    done: int | None = None,
+) -> Jointly[Design]:
+    """The design that numpy's climb finds: from `start` if given, else from equal shares.
+
+    After `done` steps of another climb, `start` is where that one ended; None: there was none.
+    """
+    choice = yield from settle_jointly(directions, active, shared)
+    dimension, agents = int(np.add.reduce(choice.coordinates.ranks)), choice.agents
+    if not choice.anybody:
+        return Design(uniform(active), 0.0, dimension, 0, "trivial")
+    if choice.x is None:
+        part, makes = (directions, active, start), choice.coordinates
+    else:
+        part, makes = (choice.x, active[agents], None if start is None else start[agents]), None
+    joint = Joint(_solved, iter([part]), (choice.base, makes, gap, max_iterations, done), each=True)
+    del choice, part  # the coordinates are not needed beside their products
+    ((found, *outcome),) = yield joint
+    pi = uniform(active)
+    pi[agents] = found
+    left, iterations, stopped = outcome
+    return Design(pi, left, dimension, iterations, stopped)
+
+
+class _Solved(NamedTuple):
+    """What a climb found for the agents of one part."""
+
+    pi: FloatArray  # (m, K)
+    gap: float
+    iterations: int
+    stopped: str
+
+
+def _solved(
+    parts: Iterable[tuple[FloatArray, BoolArray, FloatArray | None]],
+    base: FloatArray,
+    coordinates: Coordinates | None,
+    gap: float,
+    max_iterations: int,
+    done: int | None,
+) -> list[_Solved]:
+    """Solve the design of all agents that have a choice, and split it into parts again.
+
+    Args:
+        parts: vectors (m, K, d) and active arms (m, K) of the agents, as `put_together` takes them, and the design
+            (m, K) to start from.
+        base: as `put_together` takes it.
+        coordinates: as `put_together` takes it.
+        gap: the gap at which to stop.
+        max_iterations: how many steps may be taken.
+        done: how many steps have led to the start; None: it is an earlier design, which may still be good.
+    """
+    vectors, actives, starts = zip(*parts, strict=True)
+    active, ends = joined(actives), np.cumsum([len(part) for part in actives])
+    problem, arms = put_together(joined(vectors), active, base, coordinates)
+    chosen = np.ix_(np.arange(len(active)), arms)
+    start = None if starts[0] is None else joined(starts)[chosen].T
+    del vectors, starts
     solver = InteriorPoint(problem) if unknowns(*problem.base.shape[:2]) <= _LARGEST_SYSTEM else problem
     movable = problem.active
     del problem  # its coordinates are not needed beside their products
-    chosen = np.ix_(agents, arms)
-    weights = pi[chosen].T.copy()  # (arms, agents)
+    weights = uniform(active)[chosen].T.copy()  # (arms, agents)
     found = None
-    if begun:
-        weights = begun.pi[chosen].T.copy()
+    if done is not None and start is not None:
+        weights = start.copy()
     elif start is not None:
-        kept = _cut_down(start[chosen].T * movable, weights)
+        kept = _cut_down(start * movable, weights)
         found = still_good(solver, kept, gap)
         weights = (1 - WARM_SHARE) * kept + WARM_SHARE * weights
         del kept  # a climb takes much memory of its own
+    del start
     if found is None:
         with one_thread:
-            found = climb(solver, weights, gap, max_iterations, begun.iterations if begun else 0)
+            found = climb(solver, weights, gap, max_iterations, done or 0)
+    del solver
+    pi = np.zeros(active.shape)
     pi[chosen] = found.pi.T
-    return Design(pi, found.gap, dimension, found.iterations, found.stopped)
+    return [_Solved(part, found.gap, found.iterations, found.stopped) for part in np.split(pi, ends[:-1])]
 
 
 def _compiled_begin(
@@ -173,16 +240,22 @@ def allocate(pi: FloatArray, budget: int, directions: FloatArray) -> IntArray:
     >>> allocate(np.array([[0.5, 0.5]]), 3, np.ones((1, 2, 1)))
     array([[2, 2]])
     """
+    return alone(allocate_jointly(pi, budget, directions))
+
+
+def allocate_jointly(pi: FloatArray, budget: int, directions: FloatArray) -> Jointly[IntArray]:
+    """The part of `allocate` for n agents of all: the arrays have a row for each of them."""
     if budget < 0:
         raise ValueError(f"budget: expected 0 pulls or more, got {budget}")
     due = pi * budget
     pulls = np.ceil(due * JUST_WHOLE).astype(np.int64)
     small = (due > 0) & (due < _DROPPED)
-    if not np.count_nonzero(small):
+    if not (yield Joint(any, iter([bool(np.count_nonzero(small))]))):
         return pulls
     pulls[small] = 0
-    wanted, left = (coordinates(directions, pairs).ranks for pairs in (due > 0, pulls > 0))
-    pulls[small & (left < wanted)] = 1
+    wanted = yield from coordinates_jointly(directions, due > 0)
+    left = yield from coordinates_jointly(directions, pulls > 0)
+    pulls[small & (left.ranks < wanted.ranks)] = 1
     return pulls
 
 

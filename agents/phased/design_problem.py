@@ -5,11 +5,14 @@ F(pi) = sum_a log det V_a(pi) with V_a = sum_i pi_{a,i} x_{a,i} x_{a,i}^T is to 
 contiguous memory.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_envs.joint import Joint, Jointly, alone, joined, sum_jointly, summed
 
 #: A set of vectors spans a direction when its singular value there exceeds this share of the largest one.
 RANK_TOLERANCE = 1e-6
@@ -77,14 +80,14 @@ class Coordinates:
         raw = _arms_first(directions, active)
         return raw * self.scale if self.scale is not None else np.asarray(self.basis.transpose(0, 2, 1) @ raw)
 
-    def gram(self, directions: FloatArray, active: BoolArray, weights: FloatArray) -> FloatArray:
-        """sum_i weights x x^T (groups, d, d), with weights (K, M)."""
+    def gram_jointly(self, directions: FloatArray, active: BoolArray, weights: FloatArray) -> Jointly[FloatArray]:
+        """sum_i weights x x^T (groups, d, d) over all agents, with weights (K, n) for the n of these arrays."""
 
         def part(rows: slice) -> FloatArray:
             x = self.of(directions[rows], active[rows])
             return np.asarray((x * weights[:, None, rows]) @ x.transpose(0, 2, 1))
 
-        total = summed_by_groups(part, len(directions))
+        total = yield from sum_jointly(part, len(directions))
         return total.sum(0, keepdims=True) if len(self.base) < len(total) else total
 
 
@@ -100,12 +103,17 @@ def coordinates(directions: FloatArray, active: BoolArray, shared: bool = False)
     >>> found.ranks, found.of(np.array([[[3.0, 0.0]]]), np.ones((1, 1), dtype=bool)).ravel()
     (array([1]), array([0., 1.]))
     """
+    return alone(coordinates_jointly(directions, active, shared))
+
+
+def coordinates_jointly(directions: FloatArray, active: BoolArray, shared: bool = False) -> Jointly[Coordinates]:
+    """The `coordinates` of the directions of all agents, from those of n agents, (n, K, d)."""
 
     def gram_of(rows: slice) -> FloatArray:
         raw = _grouped(directions[rows], active[rows], shared)
         return np.asarray(raw @ raw.transpose(0, 2, 1))
 
-    d, gram = directions.shape[2], summed_by_groups(gram_of, len(directions))
+    d, gram = directions.shape[2], (yield from sum_jointly(gram_of, len(directions)))
     if not shared:
         mean_eigenvalue = gram.trace(axis1=1, axis2=2) / d
         unused = mean_eigenvalue == 0
@@ -113,7 +121,7 @@ def coordinates(directions: FloatArray, active: BoolArray, shared: bool = False)
         if np.logical_and.reduce(np.linalg.det(gram + base) > WELL_SPREAD * mean_eigenvalue**d):
             scale = (~unused / np.sqrt(mean_eigenvalue + unused))[:, None, None]
             return Coordinates(np.eye(d) * scale, d * ~unused, base, scale)
-    axes, values, ranks = _span(gram, directions, active, shared)
+    axes, values, ranks = yield from _span_jointly(gram, directions, active, shared)
     outside = values == 0
     return Coordinates(axes / np.sqrt(values + outside)[:, None, :], ranks, np.eye(d) * outside[:, None, :], None)
 
@@ -129,9 +137,9 @@ def _grouped(directions: FloatArray, active: BoolArray, shared: bool) -> FloatAr
     return raw.transpose(1, 0, 2).reshape(1, raw.shape[1], -1) if shared else raw
 
 
-def _span(
+def _span_jointly(
     gram: FloatArray, directions: FloatArray, active: BoolArray, shared: bool
-) -> tuple[FloatArray, FloatArray, IntArray]:
+) -> Jointly[tuple[FloatArray, FloatArray, IntArray]]:
     """Orthonormal bases (groups, d, d), squared singular values (groups, d) and ranks (groups,) of groups of vectors.
 
     The Gram matrix tells the span cheaply, unless a singular value comes near the tolerance: squares lose half of the
@@ -145,12 +153,19 @@ def _span(
     near = (values < _CLEAR * largest) & (values > _ZERO * largest)
     for group in np.flatnonzero(near.any(1)):
         arms = slice(None) if shared else slice(group, group + 1)
-        (vectors,) = _grouped(directions[:, arms], active[:, arms], shared)
-        left, singular, _ = np.linalg.svd(vectors, full_matrices=False)
+        left, singular = yield Joint(_decomposed, iter([(directions[:, arms], active[:, arms])]), (shared,))
         axes[group], values[group] = 0.0, 0.0
         axes[group, :, : len(singular)], values[group, : len(singular)] = left, singular**2
     kept = values > RANK_TOLERANCE**2 * values.max(1, keepdims=True)
     return axes * kept[:, None, :], values * kept, kept.sum(1)
+
+
+def _decomposed(parts: Iterable[tuple[FloatArray, BoolArray]], shared: bool) -> tuple[FloatArray, FloatArray]:
+    """The left singular vectors and the singular values of one group of vectors."""
+    directions, active = map(joined, zip(*parts, strict=True))
+    (vectors,) = _grouped(directions, active, shared)
+    left, singular, _ = np.linalg.svd(vectors, full_matrices=False)
+    return left, singular
 
 
 def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> tuple[Problem, IntArray, FloatArray]:
@@ -164,35 +179,60 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
     return Problem(found.of(directions, active), active.T.copy(), found.base), found.ranks, found.basis
 
 
-def settle(
-    directions: FloatArray, active: BoolArray, shared: bool = False
-) -> tuple[Problem, IntArray, IntArray, IntArray]:
-    """The design problem of the agents that have a choice, with the ranks, and the numbers of its arms and agents.
+class Choice(NamedTuple):
+    """The agents of a part of a design problem that have a choice, and what is known of all agents."""
 
-    An agent with one active arm gives it all its weight: it is settled, and its share of V goes into `base`. Where this
-    would save little the settled agents stay, and no step moves them. If nobody has a choice, no agents are returned.
-    Coordinates are made group by group of agents, and kept for those alone who have a choice.
+    coordinates: Coordinates  #: those of all agents
+    anybody: bool  #: whether there is an agent with a choice among all
+    agents: IntArray  #: (m,) the rows of the agents of this part that have one
+    base: FloatArray  #: (groups, d, d) the part of V that no weight changes
+    x: FloatArray | None  #: (m, K, d) their coordinates; None: those of all agents are to be made
+
+
+def settle_jointly(directions: FloatArray, active: BoolArray, shared: bool = False) -> Jointly[Choice]:
+    """Settle the agents without a choice: one with one active arm gives it all its weight.
+
+    Its share of V goes into `base`. Where this would save little the settled agents stay among those with a choice, and
+    no step moves them. Coordinates are made group by group of agents, and kept for those alone who have a choice.
 
     Args:
-        directions: e_{a,i}, (M, K, d).
-        active: which arms each agent may pull, (M, K).
+        directions: e_{a,i} of n agents, (n, K, d).
+        active: which arms each of them may pull, (n, K).
         shared: whether all arms are one group, because they have a common theta.
     """
-    found = coordinates(directions, active, shared)
+    found = yield from coordinates_jointly(directions, active, shared)
     free = np.add.reduce(active, axis=1) > 1
-    agents, arms = free.nonzero()[0], np.arange(active.shape[1])
-    if not len(agents):
-        return Problem(np.empty((*directions.shape[1:], 0)), active[:0].T, found.base), found.ranks, arms, agents
-    if len(agents) == len(free) or active.size <= _FEW_PAIRS:
-        problem = Problem(found.of(directions, active), active.T.copy(), found.base)
-        return problem, found.ranks, arms, np.arange(len(free))
-    base = found.base + found.gram(directions, active, np.where(free, 0.0, active.T.copy()))
-    parts = [found.of(directions[rows], active[rows])[:, :, free[rows]] for rows in row_groups(len(free))]
-    x, chosen = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2), active.T[:, agents]
+    agents = free.nonzero()[0]
+    everybody, choosing = yield Joint(summed, iter([np.array([len(free), len(agents)])]))
+    if not choosing:
+        return Choice(found, False, agents, found.base, None)
+    if choosing == everybody or everybody * active.shape[1] <= _FEW_PAIRS:
+        return Choice(found, True, np.arange(len(free)), found.base, None)
+    weights = np.where(free, 0.0, active.T.copy())
+    base = found.base + (yield from found.gram_jointly(directions, active, weights))
+    groups = row_groups(len(free))
+    x = joined(found.of(directions[rows], active[rows])[:, :, free[rows]].transpose(2, 0, 1) for rows in groups)
+    return Choice(found, True, agents, base, x)
+
+
+def put_together(
+    vectors: FloatArray, active: BoolArray, base: FloatArray, coordinates: Coordinates | None
+) -> tuple[Problem, IntArray]:
+    """The design problem of all agents with a choice, and the numbers of its arms.
+
+    Args:
+        vectors: their coordinates, (m, K, d), or directions.
+        active: their active arms, (m, K).
+        base: the part of V that no weight changes, (groups, d, d).
+        coordinates: what makes coordinates of directions; None: `vectors` are coordinates.
+    """
+    if coordinates is not None:
+        return Problem(coordinates.of(vectors, active), active.T.copy(), base), np.arange(active.shape[1])
+    x, chosen = vectors.transpose(1, 2, 0), active.T
     arms = np.logical_or.reduce(chosen, axis=1).nonzero()[0]
     if len(arms) < len(x):
-        x, chosen, base = x[arms], chosen[arms], base if shared else base[arms]
-    return Problem(x, chosen, base), found.ranks, arms, agents
+        x, chosen, base = x[arms], chosen[arms], base if len(base) < len(x) else base[arms]
+    return Problem(x, chosen, base), arms
 
 
 def gap_of(pi: FloatArray, g: FloatArray) -> float:

@@ -14,7 +14,8 @@ import numpy as np
 
 from fedbandit_agents.phased import estimation, theorem
 from fedbandit_agents.phased.aggregation import AGGREGATIONS
-from fedbandit_agents.phased.estimation import Estimates, confidence, inner_products, number_of_phases
+from fedbandit_agents.phased.confidence import confidence, number_of_phases
+from fedbandit_agents.phased.estimation import Estimates, inner_products
 from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.claims import Claim, RecordedRun

@@ -1,12 +1,12 @@
 """The estimates and widths of phased elimination, each written once, as pure functions of arrays."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates, invert
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups, summed_by_groups
+from fedbandit_agents.phased.design_problem import RANK_TOLERANCE, coordinates_jointly, invert
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_envs.joint import Jointly, alone, sum_jointly
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.ties import first_largest, rounding
 
@@ -25,61 +25,6 @@ class Estimates(NamedTuple):
     theta: FloatArray  #: (K, d) the estimate of each theta_a
     V: FloatArray  #: (K, d, d) V_a = (sum_i f e e^T)^+, from which agents compute widths
     known: BoolArray  #: (K,) the arms about which the server has heard anything
-
-
-def number_of_phases(horizon: int, growth: int) -> int:
-    """H = ceil(log_n T), but at least 1: how many phases fit into T steps when each is n times as long as the last.
-
-    It is computed in whole numbers, so that rounding can't change it.
-
-    Args:
-        horizon: T.
-        growth: n.
-
-    >>> number_of_phases(horizon=1024, growth=2), number_of_phases(horizon=1025, growth=2)
-    (10, 11)
-    """
-    phases = 0
-    while growth**phases < horizon:
-        phases += 1
-    return max(phases, 1)
-
-
-def confidence(num_agents: int, num_arms: int, dim: int, phases: int, delta: float) -> float:
-    """alpha = min(alpha1, alpha2), the number of standard deviations that all estimates of a run stay within.
-
-    alpha1 is a union bound over agents, arms and phases. alpha2 = sqrt(k d) is a bound over directions, arms and
-    phases, where k d = 2 ln(KH/delta) + d ln(k e), so that k = -W_{-1}(-exp(-1 - (2/d) ln(KH/delta))).
-
-    Args:
-        num_agents: M.
-        num_arms: K.
-        dim: d.
-        phases: H, the number of phases that the bounds allow for.
-        delta: the allowed probability that some estimate of the run is further off.
-
-    >>> round(confidence(num_agents=100, num_arms=10, dim=3, phases=17, delta=0.1), 3)
-    4.912
-    """
-    alpha1 = math.sqrt(2 * math.log(2 * num_agents * num_arms * phases / delta))
-    return min(alpha1, math.sqrt(covering_factor(num_arms, dim, phases, delta) * dim))
-
-
-def covering_factor(num_arms: int, dim: int, phases: int, delta: float) -> float:
-    """k of alpha2, the larger root of k - 1 - ln k = (2/d) ln(KH/delta), by Newton's method from its right side.
-
-    >>> k = covering_factor(num_arms=10, dim=2, phases=10, delta=0.1)
-    >>> round(k - 1 - math.log(k) - math.log(1000), 12)
-    0.0
-    """
-    target = 1 + 2 / dim * math.log(num_arms * phases / delta)
-    k = 2 * target + 1
-    for _ in range(100):
-        step = (k - math.log(k) - target) / (1 - 1 / k)
-        k -= step
-        if abs(step) < 1e-14 * k:
-            break
-    return k
 
 
 def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArray) -> FloatArray:
@@ -130,8 +75,15 @@ def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) ->
     >>> aggregate(np.array([[[1.0]], [[4.0]]]), ones, np.array([[2.0], [1.0]]))[0]  # (2 * 1 + 1 * 4) / 3
     array([[2.]])
     """
-    V = inverse_on_span(directions, weights)
-    total = summed_by_groups(lambda rows: np.vecmat(weights[rows].T, theta[rows].transpose(1, 0, 2)), len(theta))
+    return alone(aggregate_jointly(theta, directions, weights))
+
+
+def aggregate_jointly(
+    theta: FloatArray, directions: FloatArray, weights: FloatArray
+) -> Jointly[tuple[FloatArray, FloatArray]]:
+    """The part of `aggregate` for n agents of all: the arrays have a row for each of them."""
+    V = yield from _inverse_jointly(directions, weights)
+    total = yield from sum_jointly(lambda rows: np.vecmat(weights[rows].T, theta[rows].transpose(1, 0, 2)), len(theta))
     return np.matvec(V, total), V
 
 
@@ -144,15 +96,21 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
     array([[[0.25, 0.  ],
             [0.  , 0.  ]]])
     """
+    return alone(_inverse_jointly(directions, weights))
+
+
+def _inverse_jointly(directions: FloatArray, weights: FloatArray) -> Jointly[FloatArray]:
+    """The part of `inverse_on_span` for n agents of all."""
 
     def gram(rows: slice) -> FloatArray:
         arms_first = directions[rows].transpose(1, 2, 0)  # (K, d, rows)
         return np.asarray((arms_first * weights[rows].T[:, None, :]) @ arms_first.transpose(0, 2, 1))
 
-    total = summed_by_groups(gram, len(directions))
+    total = yield from sum_jointly(gram, len(directions))
     traces = total.trace(axis1=1, axis2=2)
     unheard = (traces == 0).nonzero()[0]
     if len(unheard):
+        total = total.copy()  # what comes from another process is read-only
         total[unheard] = np.eye(total.shape[1])
     try:
         inverse = invert(total)
@@ -163,8 +121,8 @@ def inverse_on_span(directions: FloatArray, weights: FloatArray) -> FloatArray:
             return inverse
     except np.linalg.LinAlgError:
         pass
-    found = coordinates(directions, weights > 0)
-    information = found.base + found.gram(directions, weights > 0, weights.T)
+    found = yield from coordinates_jointly(directions, weights > 0)
+    information = found.base + (yield from found.gram_jointly(directions, weights > 0, weights.T))
     return found.basis @ invert(information) @ found.basis.transpose(0, 2, 1)
 
 

@@ -1,25 +1,27 @@
 """The server of phased elimination: the paper's Algorithm 2, and what its relatives share."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from warnings import warn
 
 import numpy as np
 
 from fedbandit_agents.phased.aggregation import lasting_bias, report_weights
-from fedbandit_agents.phased.design import allocate, g_optimal, uniform
-from fedbandit_agents.phased.estimation import unit_vectors
+from fedbandit_agents.phased.design import Design, allocate_jointly, g_optimal, g_optimal_jointly, uniform
+from fedbandit_agents.phased.estimation import aggregate_jointly, unit_vectors
 from fedbandit_agents.phased.plausibility import longest_estimates, other_directions
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_envs.joint import Joint, Jointly
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import ProtocolError
-from fedbandit_envs.protocol.policy import ServerSide
+from fedbandit_envs.protocol.spread import SpreadServer
 
 if TYPE_CHECKING:
     from fedbandit_agents.phased.elimination import PhasedElimination
 
 
-class PhasedServer(ServerSide):
+class PhasedServer(SpreadServer):
     """Algorithm 2. It knows an agent's direction e_{a,i} from the first estimate that the agent sends of the arm."""
 
     def __init__(self, policy: "PhasedElimination", constants: Constants):
@@ -33,13 +35,19 @@ class PhasedServer(ServerSide):
         self.pi: FloatArray = np.zeros(shape)  # the last design, from which the next one starts
         self.designed: BoolArray | None = None  # (M, K) the active sets it was made for; None: there is none yet
 
-    def answer(self, up: Message) -> Message | None:
+    def answering(self, up: Message) -> Jointly[Message]:
         """An allocation for active sets, aggregated estimates for estimates."""
         if up.kind == "active":
-            return self._allocation(up)
+            return (yield from self._allocation(up))
         if up.kind != "estimates":
             raise ProtocolError(f"message: expected 'active' or 'estimates', got {up.kind!r}")
-        return self._estimates(up)
+        return (yield from self._estimates(up))
+
+    def can_spread(self, up: Message) -> bool:
+        """Robust weights need all reports, compiled sums are made at once, and directions must be known or arrive."""
+        if self.policy.compiled or self.policy.aggregation != "mean":
+            return False
+        return self.acquainted or (up.kind == "estimates" and bool(up.present["theta"].all()))
 
     def refuses(self, up: Message) -> dict[int, str]:
         """Empty active sets, and estimates that are too long or have another direction than the first of the agent."""
@@ -87,41 +95,29 @@ class PhasedServer(ServerSide):
         assert agents is not None
         return slice(None) if len(agents) == len(self.known) else agents
 
-    def _allocation(self, up: Message) -> Message:
+    def _allocation(self, up: Message) -> Jointly[Message]:
         """Line 6: the design over the active sets, rounded up."""
         self.phase += 1
         active, rows = up.present["arms"], self._rows(up.agents)
-        pulls = self._designed(rows, active)
+        pulls = yield from self._designed(rows, active)
         if len(pulls) < len(self.pulls):
             self.pulls[:] = 0
         self.pulls[rows] = pulls
         return Message("allocation", {"pulls": pulls}, up.agents, {"pulls": active})
 
-    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> IntArray:
+    def _designed(self, agents: "IntArray | slice", active: BoolArray) -> Jointly[IntArray]:
         budget, directions = self.policy.budget(self.phase), self.directions[agents]
         members = self._acquaintances(agents, active)
         if self.policy.allocation == "uniform" or not self.known[agents][members].size:
-            return allocate(uniform(active), budget, directions)
+            return (yield from allocate_jointly(uniform(active), budget, directions))
         wanted = active
         if len(active) < len(self.known):
             wanted = np.zeros(self.known.shape, dtype=bool)
             wanted[agents] = active
-        if self.designed is None or np.count_nonzero(self.designed != wanted):
+        changed = self.designed is None or bool(np.count_nonzero(self.designed != wanted))
+        if (yield Joint(any, iter([changed]))):
             start = None if self.designed is None else self.pi[agents][members]
-            design = g_optimal(
-                directions[members],
-                active[members],
-                gap=self.policy.gap,
-                start=start,
-                shared=self.shared,
-                compiled=self.policy.compiled,
-            )
-            if design.gap > self.policy.gap:
-                warn(
-                    f"gap: expected a design within {self.policy.gap:g} of the best, got {design.gap:.3g} in phase "
-                    f"{self.phase}; it is used as it is, a larger gap is easier to reach",
-                    stacklevel=2,
-                )
+            design = yield from self._design(directions[members], active[members], start)
             pi = design.pi
             if len(pi) < len(active):
                 evenly = uniform(active)
@@ -129,7 +125,18 @@ class PhasedServer(ServerSide):
                 pi = evenly
             self.pi[agents] = pi
             self.designed = wanted
-        return allocate(self.pi[agents], budget, directions)
+        return (yield from allocate_jointly(self.pi[agents], budget, directions))
+
+    def _design(self, directions: FloatArray, active: BoolArray, start: FloatArray | None) -> Jointly[Design]:
+        """The design of agents with known directions; a warning where it is not as good as was asked for."""
+        gap = self.policy.gap
+        if self.policy.compiled:
+            design = g_optimal(directions, active, gap=gap, start=start, shared=self.shared, compiled=True)
+        else:
+            design = yield from g_optimal_jointly(directions, active, gap, start, self.shared)
+        if design.gap > gap:
+            yield Joint(_warn_of_gap, iter(()), (gap, design.gap, self.phase))
+        return design
 
     def _acquaintances(self, agents: "IntArray | slice", active: BoolArray) -> "IntArray | slice":
         """Which of these agents have a design; those with unknown directions (a lost first report) explore evenly."""
@@ -139,13 +146,13 @@ class PhasedServer(ServerSide):
 
     shared = False  # whether all arms share one theta
 
-    def _estimates(self, up: Message) -> Message:
+    def _estimates(self, up: Message) -> Jointly[Message]:
         """Lines 4 and 8: V_a = (sum_i f e e^T)^+ and theta_a = V_a sum_i f theta_{a,i}, to all agents."""
         rows, present = self._rows(up.agents), up.present["theta"]
         if not self.acquainted:
             present = self._get_acquainted(rows, present, up)
         weights = np.where(present, self.pulls[rows], 0.0)
-        theta, V = self.aggregated(up["theta"], self.directions[rows], weights)
+        theta, V = yield from self.aggregated(up["theta"], self.directions[rows], weights)
         heard = self.heard(V)
         return Message("estimates", {"theta": theta, "V": V}, None, {"theta": heard, "V": heard})
 
@@ -171,12 +178,14 @@ class PhasedServer(ServerSide):
 
     def aggregated(
         self, theta: FloatArray, directions: FloatArray, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> Jointly[tuple[FloatArray, FloatArray]]:
         """theta_a (K, d) and V_a (K, d, d), from the estimates as far as the server believes them."""
         if self.policy.aggregation != "mean":
             weights = weights * self._believed(theta, directions, weights)
-        aggregated: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
-        return aggregated
+        if self.policy.compiled:
+            found: tuple[FloatArray, FloatArray] = self.policy.arithmetic.aggregate(theta, directions, weights)
+            return found
+        return (yield from aggregate_jointly(theta, directions, weights))
 
     def _believed(self, theta: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
         """How far each estimate is believed, (n, K)."""
@@ -190,3 +199,12 @@ class PhasedServer(ServerSide):
     def heard(self, V: FloatArray) -> BoolArray:
         """(K,) the arms of A^p: those with any exploration behind them, whose V is not 0."""
         return np.asarray(V.trace(axis1=1, axis2=2) > 0)
+
+
+def _warn_of_gap(parts: Iterable[None], wanted: float, found: float, phase: int) -> None:
+    """Warn, once for all shards, of a design that misses the gap."""
+    warn(
+        f"gap: expected a design within {wanted:g} of the best, got {found:.3g} in phase {phase}; it is used as it is, "
+        "a larger gap is easier to reach",
+        stacklevel=2,
+    )

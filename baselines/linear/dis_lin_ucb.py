@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import wants_to_synchronise
 from fedbandit_agents.phased.aggregation import AGGREGATIONS, lasting_bias, report_weights
 from fedbandit_agents.phased.estimation import quadratic_forms
 from fedbandit_baselines.linear.agents import reward_scale
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
 from fedbandit_baselines.ucb import IndexAgents
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
-from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.pull_tables import places
 from fedbandit_envs.protocol.steps import Outcome, StepAgents
 from fedbandit_envs.ties import first_largest, rounding
@@ -53,7 +53,7 @@ class DisLinUCB(DeterminantPolicy):
         return DisLinUCBServer(self, view.constants)
 
 
-class DisLinUCBAgents(IndexAgents):
+class DisLinUCBAgents(SynchronisedAgents, IndexAgents):
     """Agents of DisLinUCB, with V_{a,i} = W_a + N psi psi^T.
 
     W_a is common to all agents since the last synchronisation; N are the agent's own pulls since then, and Y is the sum
@@ -69,8 +69,7 @@ class DisLinUCBAgents(IndexAgents):
         self.threshold = policy.usual_threshold(c, c.num_arms)
         self.confidence = float(2 * np.log(policy.delta / c.num_arms))
         self.scale = reward_scale(view, policy.sigma)
-        self.since = 0  # steps since the last synchronisation
-        self.called = False  # whether the server has called for a synchronisation
+        self.since, self.called = 0, False
         self._synchronise(np.zeros((c.num_arms, c.dim, c.dim)), np.zeros((c.num_arms, c.dim)))
 
     def _synchronise(self, gram: FloatArray, moments: FloatArray) -> None:
@@ -82,7 +81,6 @@ class DisLinUCBAgents(IndexAgents):
         self.p: FloatArray = np.einsum("nad,ad->na", psi, (inverse @ moments[..., None])[..., 0])
         self.log_det: FloatArray = np.linalg.slogdet(W)[1]  # (K,)
         self.pulls[:] = self.sums[:] = 0
-        self.since = 0
         self.growth: FloatArray = np.zeros(len(psi))  # ln(det V / det V_last) over all blocks, (n,)
         self.indices = self._indices(self.q, self.p, self.pulls, self.sums, self.log_det)
         self.tolerance: FloatArray = rounding(np.abs(self.indices))  # (n,) until the next synchronisation
@@ -94,15 +92,6 @@ class DisLinUCBAgents(IndexAgents):
         x = 1 + pulls * q
         radius = self.scale * np.sqrt(np.log(x) + log_det - self.confidence)
         return (p + q * sums) / x + (radius + self.policy.theta_bound) * np.sqrt(q / x)
-
-    def plan(self, down: Message | None, remaining: int) -> Plan:
-        """A plan of one step, or of none when the server calls for a synchronisation."""
-        self.called = down is not None and down.kind == "call"
-        if self.called:
-            return Plan.wait(*self.pulls.shape)
-        if down is not None:
-            self._synchronise(down["gram"], down["moments"])
-        return super().plan(None, remaining)
 
     def choose(self) -> IntArray:
         """The arm with the largest index; indices that are equal but for rounding go to the first arm."""
@@ -121,16 +110,20 @@ class DisLinUCBAgents(IndexAgents):
         self.indices.put(where, indices)
         self.since += 1
 
-    def report(self, feedback: Feedback) -> Message | None:
-        """A request by the agents that have learnt enough; when the server has called, the new sums of all agents."""
-        agents, psi = self.view.agents, self.view.psi
-        if self.called:
-            gram = psi[..., :, None] * psi[..., None, :]
-            gram *= self.pulls[..., None, None]
-            return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, agents)
-        super().report(feedback)
-        asking = wants_to_synchronise(self.growth, self.since, self.threshold)
-        return Message("request", {}, agents[asking]) if asking.any() else None
+    def asks(self) -> BoolArray:
+        """Those who have learnt enough, for the time that has passed."""
+        return wants_to_synchronise(self.growth, self.since, self.threshold)
+
+    def news(self, rows: IntArray) -> Message:
+        """The sums of psi psi^T and psi y since the last synchronisation."""
+        psi = self.view.psi  # without a copy: `rows` are all agents, because the server calls all of them
+        gram = psi[..., :, None] * psi[..., None, :]
+        gram *= self.pulls[..., None, None]
+        return Message.of_own("new", {"gram": gram, "moments": self.sums[..., None] * psi}, self.view.agents)
+
+    def take_over(self, down: Message) -> None:
+        """Start anew from the sums over all agents."""
+        self._synchronise(down["gram"], down["moments"])
 
 
 class DisLinUCBServer(AddingServer):

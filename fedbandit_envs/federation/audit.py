@@ -11,12 +11,12 @@ AUDIT_FILE = "audit.jsonl"
 
 @dataclass(frozen=True)
 class Refusal:
-    """What was refused: an entry of the audit trail."""
+    """A refusal: one entry of the audit trail."""
 
     who: str  #: the key of the client
     agents: Sequence[int]  #: the agents that the key speaks for; none for a stranger
     round: int  #: the round of communication
-    reason: str  #: what the client did
+    reason: str  #: what the client did, or what was missing
 
 
 def write_refusal(folder: Path, refusal: Refusal) -> None:

@@ -25,17 +25,18 @@ from fedbandit_envs.rounds.turn import idle_turns, play_turn
 from fedbandit_envs.threads import one_thread
 from fedbandit_envs.validation import whole_number
 
-# The verbs of packets: play this turn; say who you are; and a client's reply that the request lacks earlier turns.
+# The verbs of packets. PLAY: play this turn. HELLO: say for which agents you speak. MISSING is a client's reply, when
+# the request does not hold all turns that the client has not played yet.
 PLAY, HELLO, MISSING = "play", "hello", "missing"
-SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # what makes two runs one
+SAME_SETTINGS = "policy, parameters, constants, environment and seed"  # runs with the same of these are one
 _MOST_TURNS = 10_000  # the most turns on which a client catches up with one request
 
 
 class Client:
     """The agents of one client: what they know, what they are paid, and what they have learnt.
 
-    It holds nothing of other agents. Flower ends the process after each answer, so the client is made anew for each
-    request, from its `snapshot`.
+    A client holds nothing of other agents. Flower ends the process after each answer, so the client is made anew from
+    its `snapshot` for each request.
 
     Args:
         policy: what plays.
@@ -106,7 +107,7 @@ class Client:
         return pack({"verb": PLAY, "turn": last, "length": length, **mine}, [report])
 
     def _check(self, down: Message | None) -> None:
-        """Refuse a message that no honest server sends. The side of the policy sees none of it then."""
+        """Refuse a message that no honest server sends, before the policy's agents see any of it."""
         if down is None:
             return
         if (name := not_finite(down)) is not None:

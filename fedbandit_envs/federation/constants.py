@@ -1,4 +1,4 @@
-"""The public numbers of a problem when they come from outside: what no problem can have is refused."""
+"""The public numbers of a problem when they come from outside: values that no problem can have are refused."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields

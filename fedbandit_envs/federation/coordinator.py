@@ -1,4 +1,4 @@
-"""The server's loop over clients that may fail: ask them, check their replies, aggregate, and keep the state."""
+"""The server's loop over clients that may fail: it asks them, checks their replies, aggregates, and keeps the state."""
 
 import contextlib
 import time
@@ -28,7 +28,7 @@ from fedbandit_envs.threads import one_thread
 
 @dataclass(frozen=True)
 class Progress:
-    """What one turn of the whole federation brought."""
+    """What happened in one turn of the whole federation."""
 
     turn: int  #: the number of the turn, from 0
     step: int  #: the steps that every agent has taken so far
@@ -94,7 +94,7 @@ class Coordinator:
         self._quorum, self._timeout = quorum, timeout
         self._relay, self._server = relay, server_of(policy, view)
         self._carrier: Carrier = relay or ViaServer(self._server, view.constants)
-        self._downs: list[Message | None] = [None]  # the server's message before each turn, the next included
+        self._downs: list[Message | None] = [None]  # the server's messages before all turns so far and the next one
         self._owners = Owners(owners, view.constants.num_agents, audit)
         self._acknowledged: dict[str, int] = {}  # for a key the last turn that its client is known to have played
         self.step = self._idle = 0
@@ -167,7 +167,7 @@ class Coordinator:
         return Progress(self.turn - 1, self.step, self.ledger.rounds, self._constants.num_agents - len(faults), faults)
 
     def _exchange(self, nodes: Mapping[str, int], keys: Iterable[str]) -> dict[str, Packet | str]:
-        """Send the clients with these keys their requests; what each of them answers."""
+        """Send the clients with these keys their requests; returns the answer of each, by its key."""
         by_node = {nodes[key]: key for key in keys}
         answers = self._transport.exchange({node: self._request(key) for node, key in by_node.items()}, self._timeout)
         return {by_node[node]: answer for node, answer in answers.items() if node in by_node}
@@ -184,7 +184,7 @@ class Coordinator:
         return introduced
 
     def _request(self, key: str) -> Packet:
-        """The request to a client: the turns that it has not acknowledged, or, if that is unknown, how far it is."""
+        """The request to a client: the turns that it has not acknowledged, or the question which turns these are."""
         if self.turn > 0 and key not in self._acknowledged:
             return pack({"verb": HELLO}, [])
         agents = self._owners.agents[key]
@@ -264,7 +264,7 @@ class Coordinator:
                     failed[key] = shown(f"sent what the server can't take ({error})")
 
     def _accepts(self, message: Message | None) -> bool:
-        """Whether a copy of the server believes some of this message, and can answer it alone; a relay takes any."""
+        """Whether a copy of the server believes some of this message and can answer it; a relay takes every message."""
         if message is None or message.agents is None or self._relay is not None:
             return True
         copy = server_of(self._policy, self._view)

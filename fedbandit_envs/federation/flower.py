@@ -35,7 +35,7 @@ server_app = ServerApp()
 STATE_FILE = "state.npz"
 PROGRESS_FILE = "progress.jsonl"
 _RECORD = "fedbandit"
-_LONGEST_ERROR = 10_000  # characters; it may tell the reasons of ten clients
+_LONGEST_ERROR = 10_000  # the most characters of an error: enough for the reasons of ten clients
 _POLL_SECONDS = 0.5  # how often the server looks for answers
 
 

@@ -31,7 +31,7 @@ def enter_private_network(programs: "Programs", environment: "Mapping[str, str]"
     """Make a network, and let all programs that are started from now on run in it.
 
     Raises:
-        FederationError: this machine does not let us make one.
+        FederationError: the machine does not allow it.
     """
     try:
         command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", __name__]
@@ -43,9 +43,9 @@ def enter_private_network(programs: "Programs", environment: "Mapping[str, str]"
             time.sleep(0.05)
     except OSError as error:
         raise FederationError(
-            f"expected to make a private network with `unshare --map-root-user --net`, got {shown(str(error))}; every "
-            "user of this machine could submit code to Flower without it. On a machine without other users, choose "
-            "the shared network: private_network=False, or --shared-network"
+            f"expected to make a private network with `unshare --map-root-user --net`, got {shown(str(error))}; "
+            "without it every user of this machine could submit code to Flower. On a machine without other users, "
+            "choose the shared network: private_network=False, or --shared-network"
         ) from error
     target = str(programs.pid(_NAME))
     programs.prefix = ["nsenter", "--target", target, "--user", "--net", "--preserve-credentials"]

@@ -18,7 +18,8 @@ from fedbandit_envs.storage import write_whole
 def fingerprint_of_pem(public_key: bytes) -> str:
     """The fingerprint of a public key in the form in which Flower keeps it, as `key_fingerprint` writes it.
 
-    What is no key has a text that no list of owners holds, so that a stranger can't end the run by it.
+    If it can't be read as a key, the result is a text that no list of owners holds. So a stranger is refused like any
+    other, and can't end the run with an unreadable key.
     """
     try:
         key = serialization.load_pem_public_key(public_key)

@@ -73,7 +73,7 @@ def write_node(folder: Path, agents: Sequence[int]) -> Path:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's programs: they find each other, have a home of their own, and make no calls home."""
+    """The environment of Flower's programs: they find each other, have a folder of their own, and report to nobody."""
     quiet = {
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
@@ -88,11 +88,12 @@ def _wait_for_superlink(programs: Programs, port: int) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while not listens(programs, HOST, port):
         if "superlink" in programs.ended() or time.monotonic() > deadline:
-            raise FederationError(f"expected the SuperLink to listen, got:\n{programs.log('superlink')}")
+            log = programs.log("superlink")
+            raise FederationError(f"expected the SuperLink to listen on port {port}, got no answer; its log:\n{log}")
         time.sleep(0.2)
 
 
 def _wait_for(programs: Programs, name: str, what: str) -> None:
     """Wait until the SuperLink has taken what the program `name` hands to it."""
     if programs.wait(name, _START_SECONDS) != 0:
-        raise FederationError(f"expected the SuperLink to take {what}, got:\n{programs.log(name)}")
+        raise FederationError(f"expected the SuperLink to take {what}, got an error:\n{programs.log(name)}")

@@ -47,7 +47,7 @@ def federate(
     Args:
         settings: the run; `Settings.simulated` makes one.
         clients: the number of clients, which share the agents evenly, or a list of agents for each client.
-        out: a folder for the states and logs; a run that stopped goes on from there. None: a temporary folder.
+        out: a folder for the states and logs; if a run was stopped there, it goes on. None: a temporary folder.
         quorum: the least share of the agents that must be heard in a turn.
         timeout: how many seconds clients have for a turn.
         private_network: whether Flower's programs get a network of their own, which needs Linux. On the shared network
@@ -62,7 +62,7 @@ def federate(
     needs("flwr", extra="flower")
     blocks = client_blocks(clients, settings.constants.num_agents)
     real_number("timeout", timeout, above=0)
-    Faults(quorum=quorum)  # refuses what is no share
+    Faults(quorum=quorum)  # it refuses a quorum that is no share
     with _folder(out) as folder, Programs(folder / "logs") as programs:
         from fedbandit_envs.federation.keys import client_key  # it needs the extra `flower`
 
@@ -167,6 +167,7 @@ def _watch(programs: Programs, folder: Path, already_read: int, on_progress: Cal
                 on_progress(line)
         if not complete and time.monotonic() > deadline:
             if not server or not runs(server) or "superlink" in programs.ended():
-                raise FederationError(f"expected the server to run, got its end:\n{programs.log('superlink')}")
+                log = programs.log("superlink")
+                raise FederationError(f"expected the server to play to the horizon, got its end; the log:\n{log}")
             deadline = time.monotonic() + _CHECK_SECONDS
         time.sleep(_POLL_SECONDS)

@@ -40,7 +40,7 @@ class Owners:
         found: dict[str, int] = {}
         for node, key in sorted(nodes.items()):
             if key in self.agents:
-                found[key] = node  # a client that has come back has the larger number
+                found[key] = node  # a client that comes back gets a larger number: the newest counts
             elif key not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
                 self._strangers.add(key)
                 self._audit(Refusal(shown(key), (), round, "its key speaks for no agent of this run"))

@@ -42,7 +42,7 @@ def collected(settings: Settings, folder: Path) -> History:
         if len(kept["steps"]):
             own = np.array(list(CountTables.from_tree(kept["pulls"])))
             pulls[:, state["agents"]] = _held(own, len(steps))
-            if len(kept["regret"]):  # contexts change
+            if len(kept["regret"]):  # regret is kept only where contexts change
                 regrets[:, :, state["agents"]] = _held(kept["regret"], len(steps)).swapaxes(0, 1)
             for name, mark in marks._asdict().items():
                 mark[:, state["agents"]] = _held(kept[name], len(steps))

@@ -78,7 +78,7 @@ def read_reply(packet: Mapping[str, Any], constants: Constants) -> Reply:
 
 def _agents(value: Any, constants: Constants) -> IntArray:
     if not isinstance(value, list) or not value or len(value) > constants.num_agents:
-        raise ReplyError(f"unreadable: expected the numbers of its agents, got {str(value)[:20]!r}")
+        raise ReplyError(f"unreadable: expected a list of its agents' numbers, got {str(value)[:20]!r}")
     for agent in value:
         if not isinstance(agent, int) or isinstance(agent, bool) or not 0 <= agent < constants.num_agents:
             raise ReplyError(f"agents: expected numbers from 0 to {constants.num_agents - 1}, got {str(agent)[:20]}")

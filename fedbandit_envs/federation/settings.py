@@ -24,7 +24,7 @@ from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
 Config = dict[str, str | int | float | bool]  #: what a Flower configuration can hold
-_LONGEST_SEED = 1000  # digits
+_LONGEST_SEED = 1000  # the most digits of a seed in a configuration
 _COMPONENTS = {
     "serverapp": "fedbandit_envs.federation.flower:server_app",
     "clientapp": "fedbandit_envs.federation.flower:client_app",
@@ -46,10 +46,10 @@ class Settings:
 
     policy: str  #: the name of a registered policy
     parameters: Mapping[str, Any]  #: the policy's parameters
-    constants: Constants  #: what everybody may know of the problem
+    constants: Constants  #: what everybody may know about the problem
     environment: str = ""  #: the id of the simulated environment; "" when the rewards are real
     arguments: Mapping[str, Any] = field(default_factory=dict)  #: the environment's arguments
-    seed: int = 0  #: the seed of the run, from which a simulation and what is drawn between peers come
+    seed: int = 0  #: the seed of the run: a simulation, and what peers draw, come from it
     #: the edges of the network, pairs of agents, for a policy that talks to peers; None: there is no network
     network: Sequence[Sequence[int]] | None = None
 
@@ -80,8 +80,8 @@ class Settings:
         check_plays(made, env)
         if env.unwrapped.shared_arms:
             raise ValueError(
-                f"environment: expected one whose rewards each client can draw alone, got {environment}, where an arm "
-                "pays by how many agents of all clients are on it; play it in one process, with fb.play"
+                f"environment: expected one whose rewards each client can draw alone, got {environment}, where rewards "
+                "depend on how many agents of all clients play an arm; play it in one process, with fb.play"
             )
         env.reset(seed=chosen)
         view = env.view(hidden_for(made))
@@ -155,7 +155,7 @@ class Settings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":
-        """The settings in a Flower configuration, which comes from outside: what no problem can have is refused."""
+        """The settings in a Flower configuration, which comes from outside: values that no run can have are refused."""
         for name in ("policy", "constants"):
             if not config.get(name):
                 raise ValueError(
@@ -190,7 +190,7 @@ def _seed(text: str) -> int:
 
 
 def _edges(text: str) -> list[list[int]] | None:
-    """The edges of a network in a configuration, as JSON; what they are worth, `Network` checks."""
+    """The edges of a network in a configuration, as JSON; whether they make a network, `Network` checks later."""
     try:
         edges = json.loads(text)
     except (ValueError, RecursionError):

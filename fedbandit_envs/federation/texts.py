@@ -1,4 +1,4 @@
-"""Texts from outside: cut, and with all that a terminal or a file could take for something else made visible."""
+"""Texts from outside are cut, and characters that a terminal or a file would take for commands are written out."""
 
 from fedbandit_envs.validation import visible
 

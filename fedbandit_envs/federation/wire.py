@@ -140,7 +140,11 @@ def unpack(packet: Mapping[str, Any], most: int, number: int) -> tuple[dict[str,
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WireError(f"header: expected JSON, got {error}; both sides need the same version") from error
-    _expect(isinstance(header, dict) and isinstance(header.get("messages"), list), "header: expected messages", header)
+    _expect(
+        isinstance(header, dict) and isinstance(header.get("messages"), list),
+        "header: expected a list of messages",
+        header,
+    )
     forms = header.pop("messages")
     _expect(len(forms) <= number, f"header: expected at most {number} messages", len(forms))
     messages = Messages(forms, packet, most)
@@ -168,9 +172,15 @@ def _unpack_message(prefix: str, header: Any, packet: Mapping[str, Any], most: i
         header,
     )
     kind, agents, forms = header["kind"], header["agents"], header["arrays"]
-    _expect(isinstance(kind, str) and len(kind) <= _LONGEST_NAME, "kind: expected a short text", kind)
     _expect(
-        agents is None or (isinstance(agents, list) and all(map(_whole, agents))), "agents: expected numbers", agents
+        isinstance(kind, str) and len(kind) <= _LONGEST_NAME,
+        f"kind: expected a text of at most {_LONGEST_NAME} characters",
+        kind,
+    )
+    _expect(
+        agents is None or (isinstance(agents, list) and all(map(_whole, agents))),
+        "agents: expected a list of whole numbers",
+        agents,
     )
     _expect(isinstance(forms, dict) and len(forms) <= _MOST_ARRAYS, f"arrays: expected at most {_MOST_ARRAYS}", forms)
     arrays: dict[str, NDArray[Any]] = {}
@@ -194,7 +204,7 @@ def _form(
     name: str, form: Any, most: int, rows: int | None
 ) -> tuple[np.dtype[Any], tuple[int, ...], tuple[int, ...] | None]:
     """The dtype, the shape and the mask's shape that a header claims, if they fit together and into `most` bytes."""
-    _expect(len(name) <= _LONGEST_NAME, "array: expected a short name", name)
+    _expect(len(name) <= _LONGEST_NAME, f"array: expected a name of at most {_LONGEST_NAME} characters", name)
     _expect(
         isinstance(form, dict) and form.keys() == {"dtype", "shape", "mask"},
         f"{name}: expected dtype, shape and mask",

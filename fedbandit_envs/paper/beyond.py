@@ -39,7 +39,7 @@ PLANNING = (
     CONTEXTS_TOLD,
     THETA_TOLD,
 )
-TUNED = (THEIRS, "Fed-PE")  # they run with a tuned width, too
+TUNED = (THEIRS, "Fed-PE")  # these policies also run with a tuned width
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def beyond(
         force: whether torn or foreign files in the folder are removed, not refused.
         scale: how large the comparison is.
     """
-    # The Oracle is no competitor; peers, for example, need a network, which these problems don't have.
+    # The Oracle is no competitor. Policies that talk to peers need a network, which these problems don't have.
     everybody = [name for name in policy_names() if name != "Oracle" and _plays_usual_problems(name)]
     long = experiments(PLANNING, scale.long, trials, seed, scale, with_tuned=True)
     short = experiments(everybody, scale.short, min(trials, scale.short_trials), seed, scale)

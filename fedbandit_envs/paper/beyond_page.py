@@ -29,10 +29,11 @@ M = {agents}, fixed hidden contexts, seed {seed}. Regret per agent, measured aga
 
 ## Goals (T = {long:,}, {trials} trials)
 
-At most 1/{gain} of Fed-PECD's regret where Fed-PECD ends on a wrong arm for more than {wrong:.0%} of the agents, else
-not more than it; at most {alone:g} times that without a server; and except on Linear at most {told:g} times the sum
-of the regrets with theta told and with contexts told. Verdicts by Student's 95 % intervals of paired differences; the
-intervals of means below (low, high) are Student's too.
+The regret of {ours} should be at most 1/{gain} of Fed-PECD's where Fed-PECD ends on a wrong arm for more than
+{wrong:.0%} of the agents, and elsewhere at most Fed-PECD's. It should be at most {alone:g} times the regret without a
+server. Except on Linear, it should be at most {told:g} times the sum of the regrets with theta told and with contexts
+told. Verdicts are by Student's 95 % intervals of paired differences; the intervals of means (low, high) below are
+Student's too.
 
 {goals}
 ![regret against the spread of the context](spread.png)
@@ -83,7 +84,7 @@ def report(found: "Beyond") -> str:
 
 
 def with_largest_run(results: Mapping[str, Result]) -> Columns:
-    """The summaries of all settings, and the regret of the largest run: a mean hides a run that was lost."""
+    """The summaries of all settings, with the regret of the worst run, because a mean can hide a single bad run."""
     table = setting_table(results)
     pairs = zip(table["setting"], table["policy"], strict=True)
     return table | {"largest_run": [float(results[name].final(policy).max()) for name, policy in pairs]}

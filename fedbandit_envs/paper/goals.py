@@ -9,18 +9,18 @@ from fedbandit_envs.experiments.statistics import paired_difference
 OURS, THEIRS, ALONE = "Fed-CI", "Fed-PECD", "Local-Thompson"
 CONTEXTS_TOLD, THETA_TOLD = "Exact-Thompson", "Theta-Told"
 KEPT_WRONG = 0.05  # the share of agents on a wrong arm above which Fed-PECD is taken to have failed
-LEAST_GAIN = 10  # where Fed-PECD fails, Fed-CI shall have at most this fraction of its regret: 1 / LEAST_GAIN
+LEAST_GAIN = 10  # where Fed-PECD fails, Fed-CI shall have at most 1 / LEAST_GAIN of Fed-PECD's regret
 MOST_ALONE = 1.05  # Fed-CI shall have at most this many times the regret of agents without a server
 # Except on Linear, Fed-CI shall have at most this many times the regret with theta told plus that with contexts told.
 MOST_TOLD = 1.5
 
 
 def tuned(name: str) -> str:
-    """The label of a policy of phased elimination whose width is tuned, and guarantees nothing."""
+    """The label of a policy of phased elimination with a tuned width, with which nothing is guaranteed."""
     return f"{name}, width {TUNED_WIDTH}"
 
 
-TUNED_WIDTH = 0.25  # has the least regret on Synthetic of the widths that were tried
+TUNED_WIDTH = 0.25  # of the widths that were tried, this one has the least regret on Synthetic
 
 
 def goal_row(name: str, result: Result) -> dict[str, Any]:

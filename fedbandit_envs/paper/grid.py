@@ -1,6 +1,6 @@
 """How the two statements of the paper's figures depend on what the paper leaves open.
 
-That is the kind of context error, its standard deviation, and the width of confidence intervals.
+The paper leaves open the kind of context error, its standard deviation, and the width of confidence intervals.
 """
 
 import math
@@ -23,8 +23,8 @@ STDS = (0.03, 0.05, 0.1)
 WIDTHS = (1.0, math.sqrt(10))  # the factor in the paper's algorithm, and the factor in its lemmas
 ERRORS = ("classical", "berkson")
 TRIALS = 10
-NOTE = """Regret per agent at the end; whether exact is below hidden at M = 100; whether regret falls from M = 50 to 100
-and from 100 to 150, each by Student's 95 % interval of paired differences.
+NOTE = """Each row has the regret per agent at the end, and says whether exact is below hidden at M = 100, and whether
+regret falls from M = 50 to 100 and from 100 to 150. Verdicts are by Student's 95 % interval of paired differences.
 "classical": agents see noisy observations of true features, and these lie in the paper's ranges.
 "berkson": agents see expectations, and noise spreads the true features beyond these ranges; smaller norms and gaps
 make the exact problem itself harder, so there "exact below hidden" can reverse. The paper makes no such claim.

@@ -143,7 +143,7 @@ def _why_not(experiment: Experiment) -> str | None:
     try:
         policy = experiment.policies[0].make()
         return why_not(policy, experiment.environment_for(policy), network=experiment.network)
-    except (ValueError, ImportError) as error:  # for example: contexts that are drawn anew can't be shown
+    except (ValueError, ImportError) as error:  # for example, contexts that are drawn at each pull can't be shown
         return str(error)
 
 

@@ -50,7 +50,7 @@ class PaperScale:
     agents: tuple[int, ...] = (50, 100, 150)  #: the numbers of agents, M, that panels (b) and (d) compare
     compared_at: int = 100  #: the number of agents, M, of panels (a) and (c)
     horizon: int = 2**17  #: the number of steps, T
-    audited: int = 40  #: how many runs of panels (a) and (c) are checked; 40 covered of 40 show a coverage above 0.9
+    audited: int = 40  #: how many runs of panels (a) and (c) are checked; if all 40 are covered, coverage is above 0.9
 
     def agents_of(self, panel: str) -> tuple[int, ...]:
         """The numbers of agents that a panel shows."""

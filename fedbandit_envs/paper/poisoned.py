@@ -95,7 +95,7 @@ def poisoned(
     for outcome in regrets.values():
         if isinstance(outcome, BaseException):
             raise outcome
-    for name, aggregation in product(settings, AGGREGATIONS):  # without attackers, all attacks are one
+    for name, aggregation in product(settings, AGGREGATIONS):  # without attackers all attacks are the same run
         clean = regrets[name, aggregation, ATTACKS[0], 0.0]
         regrets |= {(name, aggregation, attack, 0.0): clean for attack in ATTACKS}
     return {key: regrets[key] for key in product(settings, AGGREGATIONS, ATTACKS, (0.0, *shares))}
@@ -108,7 +108,7 @@ def _regrets(
 
 
 def poison_table(regrets: Regrets) -> Columns:
-    """Mean regrets, and their ratios to those without attackers: of the same aggregation, and of the mean."""
+    """Mean regrets, and their ratios to those without attackers: with the same aggregation, and with "mean"."""
     columns: Columns = {name: [] for name in ("setting", "aggregation", "attack", "attackers")}
     columns |= {name: [] for name in ("regret", "to_own_without", "to_mean_without")}
     for (name, aggregation, attack, share), values in regrets.items():

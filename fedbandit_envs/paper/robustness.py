@@ -53,7 +53,7 @@ class Misjudged:
         return self.problem.num_agents
 
     def instance(self, rng: np.random.Generator, context_rng: np.random.Generator) -> BanditInstance:
-        """The instance of the problem, behind another mu."""
+        """The instance of the problem, except that agents are shown another mu."""
         whole = self.problem.instance(rng, context_rng)
         shown = whole.distribution.encode()
         mean, std = shown["mean"], shown["std"]
@@ -65,7 +65,11 @@ class HeavyTailedBandit(HiddenContextBandit):
     """An environment whose noise has Student's t distribution with 3 degrees of freedom, scaled to `noise_std`."""
 
     def pull(self, plan: Plan) -> Feedback:
-        """Carry out a plan: a sum of n such numbers is normal, given a sum of n inverse chi-squares."""
+        """Carry out a plan.
+
+        A number with Student's t distribution is normal, given an inverse chi-square. So the sum of n of them is drawn
+        as one normal number, whose variance is the sum of n inverse chi-squares.
+        """
         instance, rng = self.instance, generator(self.episode_seed, Stream.PLANS, self.episode.plans, 2)
         played = plan.length - plan.explore.sum(axis=1)
         counts = np.concatenate([plan.explore, played[:, None]], axis=1)

@@ -9,7 +9,7 @@ from fedbandit_envs.experiments.statistics import Difference, paired_difference,
 
 EXACT, HIDDEN = "exact (Fed-PE)", "hidden (Fed-PECD)"
 
-# What each claim of `audit` means that must hold in every exact run.
+# What the claims of `audit` mean that must hold in every run with known contexts, by the claim's name.
 _IN_EVERY_RUN = {
     "agents that eliminated their best arm": "on covered runs no agent eliminates its best arm",
     "regret of a phase, as a share of its bound": "on covered runs the regret of each phase is within its bound",
@@ -59,13 +59,13 @@ def _of_difference(panel: str, claim: str, difference: Difference, meaning: str)
 
 
 def exact_below_hidden(panel: str, result: Result) -> Verdict:
-    """The verdict on: known contexts give less regret than hidden ones, on the same instances."""
+    """The verdict on the claim that known contexts give less regret than hidden ones, on the same instances."""
     difference = paired_difference(result.final(HIDDEN), result.final(EXACT))
     return _of_difference(panel, "exact below hidden", difference, "regret per agent, hidden minus exact")
 
 
 def falls_with_agents(panel: str, by_agents: Mapping[int, Result], label: str) -> list[Verdict]:
-    """The verdicts on: regret per agent falls from each number of agents to the next.
+    """The verdicts on the claim that regret per agent falls from each number of agents to the next.
 
     Args:
         panel: the letter of the panel.

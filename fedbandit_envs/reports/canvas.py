@@ -21,12 +21,12 @@ from fedbandit_envs.validation import one_of, real_number
 
 FORMATS = (".pdf", ".svg", ".png")
 LOG_AXES = ("", "x", "y", "xy")
-OUTSIDE = 6  # a legend of that many entries stands beside the axes, where it hides no curve
-_LONGEST_LABEL = 60  # characters of a label in a figure
-_LEGEND_WIDTH = 2.2  # inches that a figure gains for such a legend
-_ENTRY_HEIGHT = 0.185  # inches of an entry
-_NARROW = 5.0  # inches; a figure of less width has smaller letters, and its legend below in columns
-_SMALL, _TINY = 7.0, 6.0  # points of letters in such a figure: beside the axes, and in its legend
+OUTSIDE = 6  # a legend with this many entries or more stands beside the axes, where it hides no curve
+_LONGEST_LABEL = 60  # the most characters of a label in a figure
+_LEGEND_WIDTH = 2.2  # how many inches wider a figure becomes for a legend beside the axes
+_ENTRY_HEIGHT = 0.185  # the height of a legend's entry, in inches
+_NARROW = 5.0  # a figure of less width, in inches, has smaller letters, and its legend below the axes in columns
+_SMALL, _TINY = 7.0, 6.0  # the size of letters in a narrow figure, in points: beside the axes, and in the legend
 # What differs from matplotlib's defaults. A value that the user has changed in `matplotlib.rcParams` wins.
 _DEFAULTS: dict[Any, Any] = {  # matplotlib types its names as literals
     "figure.figsize": [7.0, 4.5],
@@ -56,7 +56,7 @@ class ShownFigure(Figure):
 
 @contextmanager
 def defaults() -> Iterator[None]:
-    """Within it matplotlib's own defaults are replaced by the package's; what the user has set stays."""
+    """A context in which the package's defaults replace those of matplotlib; what the user has set stays."""
     untouched = {
         name: value
         for name, value in _DEFAULTS.items()
@@ -68,7 +68,7 @@ def defaults() -> Iterator[None]:
 
 @contextmanager
 def plain_settings() -> Iterator[None]:
-    """Within it matplotlib has its defaults, so that a page does not depend on the settings of who writes it."""
+    """A context in which matplotlib has its own defaults: a page must not depend on the settings of who writes it."""
     usual: dict[Any, Any] = dict(matplotlib.rcParamsDefault.items())
     with matplotlib.rc_context({name: value for name, value in usual.items() if not name.startswith("backend")}):
         yield
@@ -131,7 +131,7 @@ class Numbers(Formatter):
 
 
 class LogNumbers(LogFormatter):
-    """The same tick labels, where matplotlib labels a tick of a logarithmic axis at all."""
+    """The same labels for logarithmic axes, at those ticks that matplotlib labels."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         """The label of the tick at x, or "" where there is none."""

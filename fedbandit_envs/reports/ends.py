@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _MOST_STEPS = 400  # a step function with more steps is thinned out
-_PAIR_COLUMNS = ("policy", "against", "difference", "low", "high")  # what is drawn of the table of comparisons
+_PAIR_COLUMNS = ("policy", "against", "difference", "low", "high")  # the drawn columns of the table of comparisons
 
 
 def regret_against(
@@ -75,6 +75,7 @@ def regret_against(
     return figure
 
 
+#: What an axis of a swept parameter is called; other parameters keep their own names.
 PARAMETER_NAMES = {
     "num_agents": "agents $M$",
     "num_arms": "arms $K$",
@@ -120,7 +121,9 @@ def communication(
         _leave_room_for_zero(axes, sent)
     else:
         axes.margins(x=0.1)
-    legend(axes, series, "large: mean over trials,\nsmall: each trial", outside=True)  # points lie anywhere
+    legend(
+        axes, series, "large: mean over trials,\nsmall: each trial", outside=True
+    )  # inside the axes it could hide points
     return figure
 
 
@@ -153,7 +156,7 @@ def agents(
     for label in labels:
         ordered = np.sort(result.agents(label, kind).ravel())
         share = np.arange(1, len(ordered) + 1) / len(ordered)
-        if len(ordered) > _MOST_STEPS:  # more could not be told apart, and would make large files
+        if len(ordered) > _MOST_STEPS:  # nobody could see more steps, and they would make large files
             shown = np.linspace(0, len(ordered) - 1, _MOST_STEPS).round().astype(np.int64)
             ordered, share = ordered[shown], share[shown]
         every = max(1, len(ordered) // 8)
@@ -175,11 +178,11 @@ def differences(
     title: str | None = None,
     order: Sequence[str] | None = None,
 ) -> "Figure":
-    """Paired differences of final regret to the policy with the least, a forest plot: right of 0 is worse.
+    """A forest plot of the paired differences of final regret to the best policy: right of 0 is worse.
 
-    The policy at 0 is the best of those that are shown the least: the Oracle and its like are compared with it.
-    Differences can be negative, so there are no logarithmic axes. The intervals are Student's for pairs, one by one.
-    `Result.table("comparisons")` has p-values, corrected by Holm.
+    The policy at 0 has the least regret of those that are shown the least; the Oracle, for example, is shown more, so
+    it is compared with that policy too. Differences can be negative, so there are no logarithmic axes. Each interval is
+    Student's for one pair. `Result.table("comparisons")` has p-values, corrected by Holm for all pairs.
     """
     labels = chosen(result, order)
     means = {label: float(result.final(label, f"mean_{kind}").mean()) for label in labels}

@@ -92,7 +92,7 @@ def section(name: str, title: str, how_to_read: str, *body: str) -> str:
 
 
 def figure(svg: str, caption: str, **chosen: str) -> str:
-    """A plot with its caption; `chosen` says which positions of the switches show it, such as scale="linear"."""
+    """A plot with its caption. `chosen` says in which positions of the switches it is shown, such as scale="linear"."""
     data = "".join(f' data-{name}="{escape(value)}"' for name, value in chosen.items())
     return f"<figure{data}>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 

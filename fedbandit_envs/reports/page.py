@@ -41,8 +41,8 @@ from fedbandit_envs.reports.series import series_key
 from fedbandit_envs.storage import read_whole
 
 REPORT_FILE = "report.html"
-_MOST_NAMED = 6  # results of which the headline speaks
-_MOST_BYTES = 10**7  # of a file of verdicts
+_MOST_NAMED = 6  # how many results the headline mentions
+_MOST_BYTES = 10**7  # the largest file of verdicts that is read
 
 
 def report(source: Result | str | Path, path: str | Path | None = None) -> Path:
@@ -83,7 +83,7 @@ def load_results(folder: Path) -> dict[str, Result]:
     top = folder / "trials" if (folder / "trials").is_dir() else folder
     folders = sorted((path.parent for path in top.rglob(EXPERIMENT_FILE)), key=_by_numbers)
     if not folders:
-        got = "neither" if folder.exists() else "no such folder"
+        got = "a folder without any" if folder.exists() else "no such folder"
         raise FolderError(f"{folder}: expected results of run, sweep or reproduce, got {got}; check the path")
     return {path.relative_to(top).as_posix(): Result.load(path) for path in folders}
 
@@ -102,7 +102,7 @@ def _verdicts(folder: Path) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = json.loads(read_whole(file, _MOST_BYTES))
         if not all(_is_verdict(row) for row in rows):
-            raise ValueError("something else")
+            raise ValueError("other rows")
     except (ValueError, TypeError, RecursionError) as error:
         raise FolderError(f"{file}: expected the verdicts of reproduce, got {error}; move it away") from error
     return rows
@@ -171,7 +171,7 @@ def _sweep_sections(results: Mapping[str, Result], plots: Plots) -> list[str]:
             ordered = dict(sorted(group.items(), key=lambda pair: (isinstance(pair[0], str), pair[0])))
             labels = next(iter(group.values())).labels
             for scale, log in {"linear": "", "logarithmic": "y"}.items():
-                title = rest or None  # None says the problem and its sizes
+                title = rest or None  # with None the title says the problem and its sizes
                 size = wide(labels)
                 keywords = {"results": ordered, "parameter": parameter, "log": log, "size": size, "title": title}
                 caption = f"final regret against {parameter}{f', at {rest}' if rest else ''}; {scale} axis"

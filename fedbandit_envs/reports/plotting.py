@@ -1,7 +1,8 @@
 """Figures of results: matplotlib without its global state, readable in print and by colour-blind readers.
 
 Every function returns a matplotlib `Figure`, which a notebook shows, or draws into the `axes` it is given. `save`
-writes it as PDF, SVG or PNG. They take the same keywords, but for `log` where a figure has no logarithmic axes:
+writes it as PDF, SVG or PNG. All functions take these keywords; only `log` is missing where a figure can't have
+logarithmic axes:
 
 - `axes`: draw into these axes, not into a figure of its own.
 - `kind`: which regret, a name in `REGRETS`.

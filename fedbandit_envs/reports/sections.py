@@ -96,7 +96,7 @@ def headline(result: Result) -> list[str]:
 
 
 def _regret(summary: Columns, row: int) -> str:
-    """A policy with its regret and the interval, which one trial has not."""
+    """A policy with its regret and its interval; a single trial has no interval."""
     low, high = summary["regret_low"][row], summary["regret_high"][row]
     interval = f" [{number(low)}, {number(high)}]" if low == low else ""
     return f"{summary['policy'][row]} {number(summary['regret'][row])}{interval}"
@@ -105,9 +105,9 @@ def _regret(summary: Columns, row: int) -> str:
 def advice_lines(result: Result) -> list[str]:
     """Advice on the policies that are installed.
 
-    A folder can come from elsewhere, with parameters or data that are not here; then there is no advice.
+    A folder can come from another machine, with parameters or data that are missing here. Then there is no advice.
     """
-    known = set(policy_names())  # a name from elsewhere would import code that someone else has chosen
+    known = set(policy_names())  # any other name in a folder could import code that someone else has chosen
     specs = [spec for spec in result.experiment.policies if spec.name in known]
     try:
         return [line for spec in specs for line in advice_about(result, spec)]
@@ -156,7 +156,7 @@ def summary_section(result: Result, kinds: list[str], name: str = "summary") -> 
 def regret_section(result: Result, plots: Plots, kinds: list[str], name: str = "regret") -> str:
     """Curves with bands, for each kind of regret, on linear and logarithmic axes."""
     how = (
-        "A lower curve is better, and a flat one has stopped to lose. "
+        "A lower curve is better, and where a curve is flat the policy has stopped losing. "
         f"In the plot, {' '.join(band_note(len(result.trials)).split())}. On logarithmic axes a straight line is a "
         "power of time. Move the pointer over a plot to read values, drag a box to zoom in, double-click to zoom out."
     )
@@ -187,7 +187,7 @@ def curve_data(result: Result, kind: str) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for row, label in enumerate(curves["policy"]):
         parts = data.setdefault(series_key(label), {"label": label, "x": [], "mean": [], "low": [], "high": []})
-        parts["x"].append(curves["step"][row] - sum(parts["x"]))  # steps since the one before
+        parts["x"].append(curves["step"][row] - sum(parts["x"]))  # steps since the last checkpoint
         for part, column in (("mean", "regret"), ("low", "regret_low"), ("high", "regret_high")):
             value = curves[column][row]
             parts[part].append(float(f"{value:.4g}") if value == value else None)
@@ -199,10 +199,10 @@ def differences_section(result: Result, plots: Plots, kinds: list[str]) -> str:
     if len(result.labels) < 2:
         return ""
     how = (
-        "Trials are paired: in each, all policies meet the same instance, and intervals and p-values are Student's for "
-        "paired differences. A bar that does not touch 0 means that the "
-        "policy loses more or less than the one at 0, which is the best of those that are shown the least. The table "
-        "has all pairs, with p-values corrected by Holm."
+        "Trials are paired: in each of them all policies meet the same instance. Intervals and p-values are Student's "
+        "for paired differences. A bar right of 0 means that the policy loses more than the one at 0, a bar left of 0 "
+        "that it loses less. The policy at 0 is the best of those that are shown the least. The table has all pairs, "
+        "with p-values corrected by Holm."
     )
     drawn = [
         plots.draw(
@@ -226,7 +226,7 @@ def other_plots(result: Result, plots: Plots) -> list[str]:
         "communication": (
             "Communication",
             plotting.communication,
-            "Further left sends less, further down loses less: the best policies are at the lower left.",
+            "A policy further left sends less, and one further down loses less: the best ones are at the lower left.",
         ),
         "agents": (
             "Regret of single agents",
@@ -253,8 +253,8 @@ def audit_section(result: Result) -> str:
     if not audits:
         return ""
     how = (
-        "Audited runs are checked against the paper's theory. A claim fails if it was made and did not hold in some "
-        "run; where contexts are hidden some claims are not made, and are measured only."
+        "Audited runs are checked against the theory of their policies. A claim fails if it was made and did not hold "
+        "in some run. Where the theory's conditions are not met a claim is not made, and is only measured."
     )
     reasons = []
     for label in result.labels:
@@ -290,7 +290,7 @@ def verdict_section(rows: list[dict[str, Any]]) -> str:
         "Each row is a statement of the paper. It holds if the whole 95 % interval (Student's) is on its side of the "
         "border, fails if the whole interval is on the other, and is undecided otherwise."
     )
-    return section("verdicts", "Verdicts", how, table(columns, "Statements of the paper, held against trials"))
+    return section("verdicts", "Verdicts", how, table(columns, "Statements of the paper, checked by trials"))
 
 
 def verdict_lines(rows: list[dict[str, Any]]) -> list[str]:

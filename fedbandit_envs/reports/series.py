@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Size = tuple[float, float]
 
-_POINTS_BETWEEN = 100  # how many steps of a curve are drawn beside its checkpoints
+_POINTS_BETWEEN = 100  # at how many steps a curve is drawn, besides its checkpoints
 
 
 def mean_band(values: FloatArray) -> Band:
@@ -29,7 +29,7 @@ def mean_band(values: FloatArray) -> Band:
 
 
 def band_note(trials: int, what: str = "bands") -> str:
-    """How bands are to be read."""
+    """A note that says what the bands of a figure are."""
     if trials == 1:
         return f"one trial: no {what}"
     return f"{what}: Student's 95 % interval\nof the mean over {trials:,} trials"
@@ -55,7 +55,7 @@ def line(axes: "Axes", x: Any, values: FloatArray, label: str, look: Mapping[str
 
 
 def name_parts(axes: "Axes", label: str, *parts: "Artist") -> None:
-    """Name what shows a series, so that its groups are found in an SVG file: each name is used once in a figure."""
+    """Give the parts of a series names by which they are found in an SVG file; each name is used once in a figure."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     named = sum(artist.get_gid() is not None for one in figure.axes for artist in one.get_children())
@@ -90,7 +90,7 @@ def drawn_steps(checkpoints: IntArray) -> IntArray:
 
 
 def chosen(result: Result, order: Sequence[str] | None) -> list[str]:
-    """The labels of a result that `order` names, in its order, or all of them; what is no result is refused."""
+    """The labels of a result that `order` names, in its order, or all labels; anything but a result is refused."""
     if not isinstance(result, Result):
         remedy = "; Result.load(folder) reads one" if isinstance(result, (str, Path)) else ""
         raise ValueError(f"result: expected a Result, got {result!r}{remedy}")
@@ -101,7 +101,7 @@ def chosen(result: Result, order: Sequence[str] | None) -> list[str]:
 
 
 def checked_sweep(results: Mapping[Any, Result]) -> Mapping[Any, Result]:
-    """Results by the values of a swept parameter; what is none, as the path of a folder, is refused."""
+    """Results by the values of a swept parameter; anything else, such as the path of a folder, is refused."""
     if not isinstance(results, Mapping) or not results:
         remedy = "; parameters, results = load_sweep(folder) reads them" if isinstance(results, (str, Path)) else ""
         raise ValueError(f"results: expected a dict of a Result for each value, got {results!r}{remedy}")
@@ -142,7 +142,7 @@ def finish(axes: "Axes", x: str, y: str, title: str, log: str) -> None:
 
 
 def _sink(axes: "Axes") -> None:
-    """Let bands and bars that reach 0 or less go on below a logarithmic axis: without these corners they would tear."""
+    """Let bands and bars that reach 0 or less end below a logarithmic axis; otherwise they would have gaps there."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     floor = axes.get_ylim()[0] * 1e-3

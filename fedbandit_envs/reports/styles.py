@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-# Okabe and Ito's palette without its yellow, which is too light for lines on white, and three colours more. Grey prints
-# are told apart by line style and marker.
+# Okabe and Ito's palette without its yellow, which is too light for lines on white, and three colours more. In a print
+# without colours, curves differ by line style and marker.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
     *("#7F7F7F", "#9467BD", "#8C564B"),

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-_KEPT_OUT = ("metadata", "style")  # a date and a name, and rules that would hold for the whole page
+_KEPT_OUT = ("metadata", "style")  # metadata tell a date and matplotlib's name; a style is for the whole page
 _ROUNDED = ("d", "x", "y", "transform")
 _CLOSE = 0.05  # points of the plot, 72 to an inch: a line this far off looks the same, also when zoomed tenfold
 _FEW_POINTS = 8  # a shorter path is left as it is
-_FOUND_BY_SCRIPTS = r"series-|axes_|legend_|[xy]tick_|matplotlib\.axis"  # how such groups are called
+_FOUND_BY_SCRIPTS = r"series-|axes_|legend_|[xy]tick_|matplotlib\.axis"  # what the ids of these groups begin with
 _NUMBER = re.compile(r"-?\d+\.\d+")
 
 
@@ -68,7 +68,7 @@ def _local(tag: str) -> str:
 
 
 def _expand_collection(group: ElementTree.Element, shapes: Mapping[str, ElementTree.Element]) -> None:
-    """Bands and bars as plain paths: matplotlib writes them as uses of a shape, which a script can't read as points."""
+    """Turn bands and bars into plain paths: a script can't read the points of matplotlib's references to a shape."""
     for use in [use for use in group.iter() if _local(use.tag) == "use"]:
         shape = shapes[use.attrib[next(key for key in use.attrib if _local(key) == "href")]]
         x, y = float(use.get("x", "0")), float(use.get("y", "0"))
@@ -85,7 +85,7 @@ def _moved(path: str, x: float, y: float) -> str:
 
 
 def _tell_axes(root: ElementTree.Element, figure: "Figure") -> None:
-    """Write onto the group of each axes where they are, and what their ends mean."""
+    """Write the place of each axes, and the values at their ends, as attributes of their group."""
     width, height = (72 * side for side in figure.get_size_inches())
     groups = {element.get("id"): element for element in root.iter() if element.get("id")}
     for number, axes in enumerate(figure.axes, start=1):
@@ -155,7 +155,7 @@ def _thinned(path: str) -> str:
         return path
     points = np.array(re.findall(r"-?[\d.]+", path), dtype=float).reshape(-1, 2)
     kept = points[_corners(points)]
-    # Points that follow others are joined by lines, also without the letter L.
+    # In a path, points after the first are joined by lines even without the letter L.
     return "M " + " ".join(f"{x:.6g} {y:.6g}" for x, y in kept) + (" z" if path.endswith("z") else "")
 
 

@@ -17,7 +17,7 @@ __all__ = ["METRICS", "Callback", "mlflow", "tensorboard", "wandb"]
 
 #: The curves that are handed on, by their names in `Result.curve`.
 METRICS = ("mean_regret", "worst_regret", "active_arms", "settled_share", "wrong_share", "scalars_up", "scalars_down")
-_LARGEST_BATCH = 1000  # metrics that MLflow takes at once
+_LARGEST_BATCH = 1000  # the most metrics that MLflow takes at once
 
 
 Callback = Callable[[FinishedRun], None]
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 def tensorboard(folder: str | Path) -> Callback:
     """A callback that writes event files for TensorBoard; `tensorboard --logdir FOLDER` shows them.
 
-    Use it as `fb.run(experiment, callbacks=[fb.tracking.tensorboard("runs")])`, and a new folder for each experiment.
+    Use it as `fb.run(experiment, callbacks=[fb.tracking.tensorboard("runs")])`, with a new folder for each experiment.
 
     Raises:
         ImportError: TensorBoard is not installed.
@@ -43,7 +43,7 @@ def tensorboard(folder: str | Path) -> Callback:
     from tensorboard.summary import Writer
 
     def log(finished: FinishedRun) -> None:
-        # Quoted, because a label can hold any character, and a folder can't.
+        # The name is quoted, because a label can hold characters that a folder's name can't.
         writer = Writer(str(Path(folder) / quote(_name(finished), safe=" (),=")))
         for point in _points(finished):
             writer.add_scalar(point.name, point.value, step=point.step)
@@ -58,7 +58,7 @@ def mlflow(uri: str = "sqlite:///mlflow.db", experiment: str = "fedbandit") -> C
 
     Args:
         uri: a store of MLflow; the default is a sqlite file in the current folder.
-        experiment: what the runs are filed under.
+        experiment: the name of the experiment in MLflow to which the runs belong.
 
     Raises:
         ImportError: MLflow is not installed.
@@ -88,7 +88,7 @@ def wandb(project: str = "fedbandit", folder: str | Path = ".", mode: str = "off
     """A callback that writes runs for Weights & Biases, grouped by policy.
 
     Args:
-        project: what the runs are filed under.
+        project: the name of the project to which the runs belong.
         folder: where the folder `wandb` is written; `wandb sync` sends what is there to a server later.
         mode: "offline", or "online" to send each run at once, which needs an account.
 
@@ -108,7 +108,7 @@ def wandb(project: str = "fedbandit", folder: str | Path = ".", mode: str = "off
             dir=str(folder),
             mode=mode,
             name=_name(finished),
-            group=finished.label[:128],  # the longest that a group can be
+            group=finished.label[:128],  # a group's name can't be longer
             config=_identity(finished),
             settings=settings,
         )

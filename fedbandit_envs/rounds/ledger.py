@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Cost, Message, summed_over_rows
@@ -11,7 +12,7 @@ DIRECTIONS = ("up", "down", "peer")
 COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
-_MOST_BYTES = 2**17  # how many bytes the masks of waiting messages may have, to bound memory too
+_MOST_BYTES = 2**17  # how many bytes what waiting messages hold may have, to bound memory too
 
 
 class Ledger:
@@ -82,15 +83,19 @@ class Ledger:
         for cost in message.costs:
             totals[1 + directions + column] += receivers * cost.scalars
             totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
-            self._bytes += 0 if cost.mask is None else cost.mask.nbytes
+        held: list[NDArray[Any]] = [cost.mask for cost in message.costs if cost.mask is not None]
+        if message.agents is not None and self._waiting and message.agents is not self._waiting[-1][1]:
+            held.append(message.agents)  # mostly all messages name the same array
         self._waiting.append((column, message.agents, messages, message.costs))
+        self._bytes += sum(array.nbytes for array in held)
         if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._add_up()
 
     def _add_up(self) -> None:
         """Add what waits to the numbers of each agent."""
         for column, agents, messages, costs in self._waiting:
-            rows = slice(None) if agents is None else agents
+            everybody = agents is None or len(agents) == len(self._added_up)
+            rows = slice(None) if everybody else agents
             scalars, sizes = summed_over_rows(costs, 1 if agents is None else len(agents))
             self._added_up[rows, column] += messages
             self._added_up[rows, len(DIRECTIONS) + column] += scalars

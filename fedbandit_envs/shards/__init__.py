@@ -1,1 +1,1 @@
-"""One run over many processes: each shard holds the agents' part of some agents, the driver holds all else."""
+"""One run over many processes: shards hold the agents' part, and of some servers their parts; the driver all else."""

@@ -20,7 +20,9 @@ from fedbandit_envs.validation import whole_number
 
 
 def borders(num_agents: int, shards: int) -> list[Border]:
-    """The agents of each shard; where there are enough agents, borders lie between groups of random numbers.
+    """The agents of each shard, as the number of its first agent and the number after that of its last.
+
+    Random numbers are drawn for groups of agents. Where there are at least as many groups as shards, no group is cut.
 
     >>> borders(7, 3), borders(3 * 4096, 2)
     ([(0, 2), (2, 4), (4, 7)], [(0, 4096), (4096, 12288)])
@@ -35,7 +37,7 @@ def borders(num_agents: int, shards: int) -> list[Border]:
 
 
 class ShardBandit(PlannedBandit):
-    """The bandit of the agents from `first` to before `last`, with the rewards that they have among all.
+    """The bandit of one shard's agents: their rewards are those that they get in a run with all agents.
 
     Args:
         problem: the problem family of all agents.
@@ -53,7 +55,7 @@ class ShardBandit(PlannedBandit):
         self.episode_seed = self._seeds.next(seed)
         whole = segments = None
         problem = self.problem
-        if changes(problem):  # their streams are made from the whole
+        if changes(problem):  # contexts that change are made from the instance of all agents
             whole = draw_instance(self.problem, self.episode_seed)
             segments = Segments(problem, whole, self.episode_seed, self._rows, self.max_cycles)
         own = draw_rows(self.problem, self.episode_seed, *self._border, whole)
@@ -84,9 +86,9 @@ def merged_constants(parts: Sequence[Constants], num_agents: int) -> Constants:
 
 
 class GapTables(Mapping[str, FloatArray]):
-    """What one pull of each arm costs all agents (M, K), by the kind of regret; drawn again when it is asked for.
+    """What one pull of each arm costs each agent, (M, K), by the kind of regret; a table is made when it is asked for.
 
-    No shard has to send its truth, and no memory is taken for what nobody asks for. Kinds whose rows depend on their
+    Tables are drawn again from the seed, so no shard has to send its truth. Kinds whose rows depend on their
     agent alone are drawn shard by shard, others from the whole instance.
 
     Args:

@@ -34,7 +34,7 @@ class Host(Protocol):
         """Send a request; the answer to the one before must have been received."""
 
     def receive(self) -> Parts:
-        """Wait for the answer; ends the shard and raises `ShardLost` if there will be none."""
+        """Wait for the answer. If there will be none, the shard is ended, and `ShardLost` is raised."""
 
     def close(self) -> None:
         """End the shard."""
@@ -44,14 +44,14 @@ def answered(shard: Shard, request: Parts) -> Parts:
     """The answer of a shard to a request: what it found and None, or None and the error that it raised."""
     try:
         verb, *arguments = unpacked(request)
-        with one_thread:  # the process may be one of a cluster that somebody else has started
+        with one_thread:  # in a cluster that somebody else has started, the process may have been given more threads
             return packed((shard.answer(verb, *arguments), None))
     except Exception as error:
         return packed((None, _sendable(error)))
 
 
 def opened(task: bytes) -> Shard:
-    """In another process: the shard of a task; the kinds of regret are those of the driver's process."""
+    """The shard of a task, made in another process, where the kinds of regret become those of the driver's process."""
     import cloudpickle
 
     found: ShardTask = cloudpickle.loads(task)
@@ -62,7 +62,7 @@ def opened(task: bytes) -> Shard:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error itself, if it can be sent to another process and made again there, else one with its words."""
+    """The error itself if another process can receive it unchanged, else a `RuntimeError` with its name and words."""
     try:
         again = unpacked(packed(error))
         if type(again) is type(error) and str(again) == str(error):
@@ -73,7 +73,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 class Here:
-    """A shard in this process; its requests and answers are made bytes as everywhere, so it shows what would cross."""
+    """A shard in this process. Requests and answers become bytes as with other hosts: tests see what would cross."""
 
     def __init__(self, task: bytes):
         import cloudpickle
@@ -96,7 +96,7 @@ class OwnProcess:
     """A shard in a process of its own: a new interpreter, with which it shares a pair of sockets and nothing else.
 
     It does not import the program that started the run, so a script needs no `if __name__ == "__main__":`. The process
-    ends when its socket is closed, that is also when the driver is killed.
+    ends when its socket is closed, which also happens when the driver is killed.
     """
 
     def __init__(self, task: bytes):
@@ -110,7 +110,7 @@ class OwnProcess:
         self.send([task])
 
     def send(self, request: Parts) -> None:
-        """Send a request; whether it arrives shows in `receive`."""
+        """Send a request. If the process has died, `receive` says so."""
         with suppress(OSError):
             send_parts(self._pipe, request)
 
@@ -176,7 +176,7 @@ class RayActor:
     def receive(self) -> Parts:
         """Wait for the answer."""
         errors = self._ray.exceptions
-        # The machine of an actor may be lost before its answer has been fetched, and an actor out of reach may live on.
+        # The machine of an actor may be lost before its answer is fetched, and an actor out of reach may still live.
         lost = errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.OutOfMemoryError
         try:
             answer: Parts = self._ray.get(self._answer)
@@ -199,7 +199,10 @@ class HostKind(NamedTuple):
 
 def _nothing(argument: str) -> AbstractContextManager[Any]:
     if argument:
-        raise ValueError(f"executor: expected no argument for the shards of a run, got {argument!r}; shards=N says it")
+        raise ValueError(
+            f"executor: expected nothing after the colon for the shards of a run, got {argument!r}; the number of "
+            "shards is given by shards=N"
+        )
     return nullcontext()
 
 

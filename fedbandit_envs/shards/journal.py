@@ -1,4 +1,4 @@
-"""What a shard was asked for since it was last saved: a new process that is asked the same becomes the same."""
+"""What a shard was asked since it was last saved: a new process that is asked the same reaches the same state."""
 
 import struct
 import tempfile

@@ -13,8 +13,11 @@ from fedbandit_envs.shards.packing import Parts, packed, unpacked
 # A shard is saved after this many requests: a new shard then has no more than these to catch up on.
 _SAVED_EVERY = 1000
 # A shard is also saved when its requests take this many bytes, or this multiple of the last snapshot if that is more,
-# because disks are finite, too.
+# so that a long run does not fill the disk.
 _SAVED_AFTER_BYTES, _SAVED_AFTER_SNAPSHOTS = 64 * 2**20, 2
+# A shard is never saved before these requests: a plan that waits for its pulls, and a report that waits for its answer,
+# are in no snapshot.
+_GOING_ON = ("pull", "consult", "go_on")
 _MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the run gives up
 
 
@@ -22,8 +25,8 @@ _MOST_LOSSES = 5  # deaths in a row, without an answer between them, before the 
 class Keeper:
     """Keeps one shard alive.
 
-    Whatever a shard is asked for is noted. When its process has died, a new one starts from the task, takes over the
-    last snapshot, and is asked again for all that came after it. All of it is determined by the seed, so the new shard
+    All requests to the shard are noted. When its process has died, a new one starts from the task, takes over the
+    last snapshot, and gets all requests again that came after it. All of it is determined by the seed, so the new shard
     is the old one bit for bit, and the driver and the other shards notice nothing.
     """
 
@@ -43,7 +46,7 @@ class Keeper:
 
     def ask(self, verb: str, *arguments: Any) -> None:
         """Ask for something that changes the shard; `answer` must be called before the next request."""
-        if verb != "pull" and self._long():  # a plan that waits for its pulls is in no snapshot
+        if verb not in _GOING_ON and self._long():
             self.save()
         request, self._looking = packed((verb, *arguments)), None
         self._journal.add(request)
@@ -88,8 +91,8 @@ class Keeper:
                 deaths += 1
                 if deaths >= _MOST_LOSSES:
                     raise ShardLost(
-                        f"shard: expected an answer, got none: it died {deaths} times in a row ({lost}); if the memory "
-                        "is too small, take more shards on more machines"
+                        f"shard: expected an answer, got none: its process died {deaths} times in a row ({lost}); if "
+                        "the memory is too small, take more shards on more machines"
                     ) from lost
                 self._catch_up()
         if error is not None:
@@ -115,7 +118,7 @@ class Keeper:
             self._host.send(last)
 
     def _all_requests(self) -> Iterator[Parts]:
-        """What a new shard must be asked, the request whose answer is missing at last."""
+        """What a new shard must be asked, in this order; the last request is the one whose answer is missing."""
         if self._begun is not None:
             yield self._begun
         yield from self._journal

@@ -1,6 +1,6 @@
-"""How requests and answers travel between the driver and its shards: as pickles, without what is not sent anyway.
+"""How requests and answers travel between the driver and its shards: as pickles, without entries that are masked out.
 
-Both ends are our own processes, as those of the executors of experiments are. Nothing here reads bytes from outside.
+Both ends are processes of the same run, so pickles are safe here: no bytes from anybody else are read.
 """
 
 import pickle
@@ -15,6 +15,7 @@ from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Message
 
 Border = tuple[int, int]  # the number of a shard's first agent, and the number after that of its last
+_LARGE = 2**14  # bytes; an array of fewer is copied in less time than it takes to send a part
 Parts = list[bytes]  # a pickle, and the arrays that it leaves out
 
 
@@ -55,7 +56,7 @@ def slim(message: Message | None, border: Border | None = None) -> SlimMessage |
         rows = slice(*np.searchsorted(agents, border).tolist())
         agents = agents[rows]
         if not len(agents):
-            nobody = message.for_nobody()  # those who hear of others learn that something has arrived for them
+            nobody = message.for_nobody()  # some policies must know that others have received something
             return SlimMessage(nobody.kind, {}, agents)
     arrays = {}
     for name, array in message.arrays.items():
@@ -69,7 +70,7 @@ def slim(message: Message | None, border: Border | None = None) -> SlimMessage |
 
 
 def _in_short(agents: IntArray | None) -> IntArray | Border | None:
-    """Agents in a row as their border."""
+    """The border of agents whose numbers follow each other, or else the numbers themselves."""
     if agents is None or not len(agents):
         return agents
     first, last = int(agents[0]), int(agents[-1]) + 1
@@ -78,7 +79,7 @@ def _in_short(agents: IntArray | None) -> IntArray | Border | None:
 
 
 def whole(found: Sequence[SlimMessage]) -> Message:
-    """The message of one shard, or of several with the same arrays as one, in their order."""
+    """The message of one shard, or those of several shards put together in their order; these must be `alike`."""
     first = found[0]
     if first.agents is None:
         rows = [slice(None)]
@@ -116,7 +117,7 @@ def number_of(agents: IntArray | Border | None) -> int:
 
 
 def alike(found: Sequence[SlimMessage]) -> bool:
-    """Whether messages can be put together: they are of one kind, with the same arrays and masks, and name agents."""
+    """Whether messages can be put together: all have one kind, the same arrays and masks, and agents."""
     forms = {
         (one.kind, tuple((name, array.mask is None, array.shape[1:]) for name, array in one.arrays.items()))
         for one in found
@@ -124,11 +125,37 @@ def alike(found: Sequence[SlimMessage]) -> bool:
     return len(forms) == 1 and all(one.agents is not None for one in found)
 
 
+def messages_of(found: Sequence[SlimMessage | None]) -> list[Message | None]:
+    """The messages of all shards, as one where that is possible; those that say nothing are left out."""
+    spoken = [one for one in found if one is not None and (one.agents is None or number_of(one.agents))]
+    if alike(spoken):
+        return [whole(spoken)]  # one message is made of all parts at once, none of each part
+    return [whole([message]) for message in spoken]
+
+
+def narrow(numbers: IntArray) -> NDArray[Any]:
+    """Whole numbers in the smallest type that holds them all.
+
+    >>> narrow(np.array([-1, 9])).dtype
+    dtype('int8')
+    """
+    least, most = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    return numbers.astype(np.min_scalar_type(-max(-least, most + 1)))
+
+
 def packed(value: Any) -> Parts:
     """A value as bytes; large arrays are parts of their own, so that they are copied less often."""
-    buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    return [head, *(buffer.raw() for buffer in buffers)]  # type: ignore[list-item]
+    buffers: list[memoryview] = []
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _LARGE:
+            return True
+        buffers.append(raw)
+        return False
+
+    head = pickle.dumps(value, protocol=5, buffer_callback=stays)
+    return [head, *buffers]  # type: ignore[list-item]
 
 
 def unpacked(parts: Sequence[bytes]) -> Any:

@@ -24,8 +24,8 @@ from fedbandit_envs.rounds.turn import Turn
 from fedbandit_envs.shards.bandit import GapTables, merged_constants
 from fedbandit_envs.shards.hosts import HostKind
 from fedbandit_envs.shards.keeper import Keeper
-from fedbandit_envs.shards.packing import Border, alike, number_of, slim, whole
-from fedbandit_envs.shards.shard import Report, ShardTask
+from fedbandit_envs.shards.packing import Border, messages_of, slim
+from fedbandit_envs.shards.shard import Begun, Report, ShardTask
 
 _STEPS_ALONE = 4096  # steps that agents who never speak play before the driver looks at them again
 
@@ -34,7 +34,8 @@ class ShardedPart:
     """Hands what arrives to the shards and gathers what they report; it holds no arrays of agents between turns.
 
     Each turn asks every shard for the length of its plan, then lets all pull for the longest of them. Where agents
-    decide step by step the length is known, so a turn is one request, and where they never speak many steps are.
+    decide step by step the length is known, so a turn is one request. Where they never speak, one request is for many
+    steps.
 
     Args:
         bandit: the environment of the run, of which only the problem and its settings are used.
@@ -43,10 +44,18 @@ class ShardedPart:
         shards: the agents of each shard.
         kind: where the shards live.
         record: whether plans, feedback and the truth are gathered too.
+        spread: whether the shards may hold their parts of the server.
     """
 
     def __init__(
-        self, bandit: PlannedBandit, policy: Policy, seed: int, shards: Sequence[Border], kind: HostKind, record: bool
+        self,
+        bandit: PlannedBandit,
+        policy: Policy,
+        seed: int,
+        shards: Sequence[Border],
+        kind: HostKind,
+        record: bool,
+        spread: bool,
     ):
         import cloudpickle
 
@@ -60,6 +69,7 @@ class ShardedPart:
             record,
             (0, 0),
             dict(REGRETS),
+            spread,
         )
         self._task, self._shards, self._record = first, list(shards), record
         self.keepers = [Keeper(kind, cloudpickle.dumps(replace(first, border=border))) for border in shards]
@@ -81,9 +91,10 @@ class ShardedPart:
         self._network = network
         for keeper in self.keepers:
             keeper.begin(constants, network)
-        found = [keeper.answer() for keeper in self.keepers]
-        self.uncounted = int(found[0][0])
-        self._by_steps = all(by_steps for _, by_steps in found)
+        found: list[Begun] = [keeper.answer() for keeper in self.keepers]
+        self.uncounted = int(found[0].uncounted)
+        self._by_steps = all(begun.by_steps for begun in found)
+        self.spread = all(begun.spread for begun in found)  #: whether the shards hold their parts of the server
 
     def turn(self, down: Message | None) -> int:
         """Let the agents of all shards plan, and pull what they planned; returns the steps it took."""
@@ -120,12 +131,8 @@ class ShardedPart:
 
     def reports(self) -> list[Message | None]:
         """What the agents of each shard say about the last turn."""
-        said = [report.message for report in self._reports if report.message is not None]
-        self._reports = []
-        spoken = [message for message in said if message.agents is None or number_of(message.agents)]
-        if alike(spoken):
-            return [whole(spoken)]  # at once: the parts are never messages of their own
-        return [whole([message]) for message in spoken]
+        reports, self._reports = self._reports, []
+        return messages_of([report.message for report in reports])
 
     def alone(self) -> int:
         """How many steps the agents can play without turns: some where they never speak, else none."""
@@ -141,11 +148,11 @@ class ShardedPart:
     def kept(self) -> Kept:
         """What was kept of the run so far, shard after shard."""
         tables: list[CountTables] = []
-        marks = [_Columns(self.constants.num_agents) for _ in Marks._fields]
+        marks = [_Columns(self.constants.num_agents, np.int64) for _ in Marks._fields]
         summed: dict[str, _Columns] = {}
         steps: IntArray = np.empty(0, dtype=np.int64)
         for keeper, border in zip(self.keepers, self._shards, strict=True):
-            keeper.look("kept")  # one after the other: together they are large
+            keeper.look("kept")  # one shard after the other, because all answers at once would take much memory
             own: Kept = keeper.answer()
             steps = own.steps
             assert isinstance(own.tables, CountTables)
@@ -153,7 +160,7 @@ class ShardedPart:
             for column, array in zip(marks, own.marks, strict=True):
                 column.put(border, array)
             for kind, regret in own.summed.items():
-                summed.setdefault(kind, _Columns(self.constants.num_agents)).put(border, regret)
+                summed.setdefault(kind, _Columns(self.constants.num_agents, np.float64)).put(border, regret)
         gaps = {} if changes(self._task.problem) else GapTables(self._task.problem, self._task.seed, self._shards)
         regrets: dict[str, FloatArray] = {kind: column.whole for kind, column in summed.items()}
         stood = Marks(*(column.whole for column in marks))
@@ -187,14 +194,14 @@ class ShardedPart:
 
 
 class _Columns:
-    """An array (C, M) that is filled shard by shard, so that no part of it is there twice for long."""
+    """An array (C, M) that is filled shard by shard, so that only one shard's part is in memory twice."""
 
-    def __init__(self, num_agents: int):
-        self._num_agents = num_agents
+    def __init__(self, num_agents: int, dtype: type[np.generic]):
+        self._num_agents, self._dtype = num_agents, dtype
         self.whole: Any = None
 
     def put(self, border: Border, own: Any) -> None:
         """Fill in the agents of a shard, (C, n)."""
         if self.whole is None:
-            self.whole = np.empty((len(own), self._num_agents), dtype=own.dtype)
+            self.whole = np.empty((len(own), self._num_agents), dtype=self._dtype)
         self.whole[:, border[0] : border[1]] = own

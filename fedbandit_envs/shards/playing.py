@@ -42,10 +42,10 @@ def play(
         seed: the seed of the episode; the same seed gives the same run. None: the next episode of the environment.
         stepwise: step pull by pull through the PettingZoo API instead of drawing whole plans.
         record: keep every message, plan and feedback, and the truth, for `audit`.
-        blocks: how the agents are split, as lists of agent numbers; the run is the same however they are.
+        blocks: how the agents are split, as lists of agent numbers; the run is the same however they are split.
         faults: reports that are lost, or changed, on their way; None: none.
         network: who can talk to whom, for policies that talk to peers: a name such as "ring" or "grid:4x5", edges, or
-            what else `Network.of` takes. Other policies do without it.
+            what else `Network.of` takes. Other policies make no use of it.
         shards: over how many processes the agents are spread; the run is the same however many. None: all in this one.
         executor: where the shards live: "processes", "ray", "ray:ADDRESS" for a cluster, or "serial" for this process.
         state: a folder in which the run is saved every half minute. If it holds a run that was stopped, this one goes
@@ -87,8 +87,8 @@ def _rounds(
     if shards is None:
         if executor != "processes":
             raise ValueError(
-                f"executor: expected shards=N with it, got {executor!r} alone; it says where shards live, and without "
-                "them the run is in this process"
+                f"executor: expected shards=N with it, got {executor!r} alone; the executor says where shards live, "
+                "and a run without shards is in this process"
             )
         return nullcontext(CommunicationRounds(env, policy, blocks=blocks, stepwise=stepwise, **common))
     if blocks is not None or stepwise:

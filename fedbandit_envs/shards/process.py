@@ -13,8 +13,8 @@ _END_WITH_PARENT = 1  # the number of PR_SET_PDEATHSIG
 
 def main(descriptor: int) -> None:
     """Answer requests until the driver closes its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
-    if sys.platform == "linux":  # in the middle of a long computation nobody looks at the socket
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the driver, which then ends its shards
+    if sys.platform == "linux":  # a long computation notices no closed socket: the kernel ends it with the driver
         import ctypes
 
         ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)

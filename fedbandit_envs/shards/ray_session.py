@@ -22,7 +22,7 @@ class RaySession:
 
     def __init__(self, address: str = ""):
         if not address or address.startswith(("127.", "localhost")):
-            _keep_ray_at_home()  # a Ray that was started in this way is found only in this way
+            _keep_ray_at_home()  # a cluster on loopback alone is found only with this setting
         needs("ray", extra="ray")
         self.ray: Any = import_module("ray")
         self._address = address

@@ -5,19 +5,23 @@ from typing import Any, NoReturn
 import numpy as np
 from pettingzoo import ParallelEnv
 
+from fedbandit_envs import arrays
 from fedbandit_envs.envs.parallel import HiddenContextBandit, Observation
 from fedbandit_envs.protocol.policy import Policy
+from fedbandit_envs.rounds.carrier import Carrier
 from fedbandit_envs.rounds.faults import Faults
 from fedbandit_envs.rounds.loop import CommunicationRounds
 from fedbandit_envs.shards.bandit import borders
 from fedbandit_envs.shards.hosts import host_of
 from fedbandit_envs.shards.part import ShardedPart
+from fedbandit_envs.shards.spread import ViaShards
 
 
 class ShardedRounds(CommunicationRounds):
-    """Plays a policy round by round, with the agents in shards and all else here.
+    """Plays a policy round by round, with the agents in shards and all else in this process.
 
-    It is a context manager, which ends the shards. `play(..., shards=N)` is the short way to a whole run.
+    Where the server is a `SpreadServer` and every report arrives unchanged, shards hold their parts of it too.
+    It is a context manager, which ends the shards at its end. `play(..., shards=N)` is the short way to a whole run.
 
     >>> import fedbandit_envs as fb
     >>> env = fb.make("fedbandit/Synthetic-v0", num_agents=5, max_cycles=200)
@@ -51,7 +55,8 @@ class ShardedRounds(CommunicationRounds):
         if type(env) is not HiddenContextBandit:
             raise ValueError(
                 f"env: expected a HiddenContextBandit without wrappers for shards, got {type(env).__name__}; "
-                "each shard makes its own part of the environment, so wrappers see nothing and agents share no arms"
+                "each shard makes its own part of the environment, where wrappers would see nothing, and agents can't "
+                "share arms"
             )
         super().__init__(env, policy, record=record, faults=faults, network=network)
         self._shards = borders(len(env.possible_agents), shards)
@@ -74,11 +79,11 @@ class ShardedRounds(CommunicationRounds):
             part.close()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
-        """Refuse: nobody here has observations."""
+        """Refuse, because the driver of shards has no observations to return."""
         raise ValueError("reset: expected start(seed) for a run over shards, whose driver has no observations")
 
     def start(self, seed: int | None = None) -> None:
-        """A new run: of the given seed, or of the next episode of the environment."""
+        """Start a new run with this seed, or with that of the environment's next episode."""
         self._end_shards()
         self._seed = self.bandit.next_seed(seed)  # type: ignore[attr-defined]
         self._begin()
@@ -91,4 +96,12 @@ class ShardedRounds(CommunicationRounds):
     def _make_part(self) -> ShardedPart:
         """The agents of the run: in shards."""
         assert isinstance(self.bandit, HiddenContextBandit)
-        return ShardedPart(self.bandit, self.policy, self._seed, self._shards, self._kind, self._record)
+        # Sums go by groups of rows, which shards must not split. Who loses, changes or records messages must see them.
+        whole_groups = all(first % arrays.ROWS == 0 for first, _ in self._shards)
+        spread = whole_groups and self._faults in (None, Faults()) and not self._record
+        return ShardedPart(self.bandit, self.policy, self._seed, self._shards, self._kind, self._record, spread)
+
+    def _make_carrier(self) -> Carrier:
+        """Who carries reports: to the parts of the server in the shards, or to a server here."""
+        assert isinstance(self._part, ShardedPart)
+        return ViaShards(self._part.keepers, super()._make_carrier) if self._part.spread else super()._make_carrier()

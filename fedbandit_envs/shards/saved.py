@@ -48,7 +48,7 @@ class SavedRun:
         if self._locked is not None:
             import fcntl
 
-            fcntl.flock(self._locked, fcntl.LOCK_UN)  # also where a child of this process has the descriptor too
+            fcntl.flock(self._locked, fcntl.LOCK_UN)  # closing alone keeps a lock that a child shares
             os.close(self._locked)
             self._locked = None
 
@@ -73,7 +73,7 @@ class SavedRun:
         self._locked = descriptor
 
     def _remove_leftovers(self) -> None:
-        """Remove what processes have left half-written when they were killed; without a lock they may still write."""
+        """Remove the half-written files of killed processes, if the lock shows that no process writes them now."""
         if self._locked is not None:
             for part in self._folder.glob(f".{_FILE}.*.part"):
                 part.unlink(missing_ok=True)

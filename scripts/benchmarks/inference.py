@@ -6,11 +6,11 @@ import fedbandit_envs as fb
 from benchmarks.measure import Row, ratio
 
 HORIZON = 2**17
-MOST = 3  # times the CPU of Fed-PECD
+MOST = 3  # the goal: at most this many times the CPU time of Fed-PECD
 
 
 def inference(quick: bool) -> list[Row]:
-    """On MovieLens with K = 30 arms, and on Synthetic with M = 100 and 1000 and K = 10, 30, 90, against a goal."""
+    """The rows for MovieLens with K = 30 arms, and for Synthetic with M = 100 and 1000 and K = 10, 30, 90."""
     movielens = fb.make("fedbandit/MovieLens-v0", num_agents=100, max_cycles=HORIZON, context_std=0.1, noise_std=0.1)
     times, ours, theirs = _beside(movielens, 0.1, 2 if quick else 15)
     rows = [
@@ -36,14 +36,14 @@ def inference(quick: bool) -> list[Row]:
 
 
 def _beside(env: fb.HiddenContextBandit, sigma: float, repeats: int) -> tuple[float, float, float]:
-    """CPU of Fed-CI over that of Fed-PECD, told the noise scale, and both in seconds."""
+    """The CPU time of Fed-CI over that of Fed-PECD, which is told the noise scale, and both times in seconds."""
     ours, theirs = fb.make_policy("Fed-CI"), fb.make_policy("Fed-PECD", sigma=sigma)
     tasks = {"ours": lambda call: fb.play(env, ours, seed=call), "theirs": lambda call: fb.play(env, theirs, seed=call)}
     return ratio(tasks, calls=3, repeats=repeats)
 
 
 def _peak(env: fb.HiddenContextBandit, name: str) -> float:
-    """MiB that one run allocates at the most."""
+    """The most memory that one run allocates, in MiB."""
     tracemalloc.start()
     fb.play(env, fb.make_policy(name), seed=0)
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,4 +1,4 @@
-"""How many instructions a run takes, counted by valgrind: a number that does not scatter, beside the ratios that do."""
+"""How many instructions a run takes, counted by valgrind: unlike times, this number hardly varies between runs."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import Row
 
-# Counting is switched on between two lines that the program reads: importing and a first run count nothing.
+# Counting is switched on between the two lines that the program reads, so imports and a first run are not counted.
 _RUN = """
 import sys
 import fedbandit_envs as fb
@@ -30,7 +30,7 @@ _SETTINGS = (("Fed-PECD", 100, 2**17), ("Fed-CI", 100, 2**17), ("Local-UCB", 100
 
 
 def instructions(quick: bool) -> list[Row]:
-    """Millions of instructions of one run; the same program on the same machine gives the same but for some tenths."""
+    """Millions of instructions of one run; on the same machine they differ between counts by some tenths only."""
     if shutil.which("valgrind") is None:
         return [Row("instructions of a run", "", "not measured: needs valgrind", None)]
     rows = []

@@ -1,4 +1,4 @@
-"""How things are timed: in CPU seconds of one process, by turns, so that all meet the same load."""
+"""How tasks are timed: in CPU seconds of one process, and by turns, so that all of them meet the same load."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def interleaved(tasks: Mapping[str, Callable[[int], Any]], calls: int, repeats: 
             start = time.process_time()
             for call in range(calls):
                 task(call)
-            if repeat:  # the first one only warms up
+            if repeat:  # the first repeat only warms up
                 seconds[name].append((time.process_time() - start) / calls)
     return seconds
 
@@ -41,14 +41,14 @@ def ratio(tasks: Mapping[str, Callable[[int], Any]], calls: int, repeats: int) -
 
 def in_new_process(code: str, *arguments: str) -> str:
     """What a Python program prints, run in a process of its own."""
-    # Installed packages have compiled bytecode. Without that of our own, imports would be compared with compilations.
+    # Installed packages have compiled bytecode. Our own must have it too, or else its compilation would be timed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def compiler() -> bool:
-    """Whether numba is there."""
+    """Whether numba is installed."""
     return find_spec("numba") is not None
 
 

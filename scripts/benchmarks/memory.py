@@ -2,7 +2,7 @@
 
 from benchmarks.measure import Row, in_new_process
 
-# One run in a process of its own, after a tiny one: what is imported and made once does not count.
+# One run in a process of its own, after a tiny run, so that what is imported or made only once does not count.
 _RUN = """
 import sys, tracemalloc
 import fedbandit_envs as fb

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, by samples of what it is doing."""
+"""Where the time of a run goes: samples say which function is at work."""
 
 import itertools
 import signal
@@ -11,11 +11,11 @@ import fedbandit_envs as fb
 from benchmarks.measure import Row, compiler
 
 _OURS = ("fedbandit_envs.", "fedbandit_agents.", "fedbandit_baselines.")
-_EVERY = 1e-3  # CPU seconds between two samples, at least: some systems count coarser
+_EVERY = 1e-3  # CPU seconds between two samples; on some systems it is longer
 
 
 def profile(quick: bool) -> list[Row]:
-    """Shares of the CPU time of Fed-PECD runs, by module, and the largest of any function of theirs."""
+    """Shares of the CPU time of Fed-PECD's runs by module, and the largest share of a single function."""
     samples = 100 if quick else 4000
     rows = _shares("Fed-PECD", samples)
     return rows + _shares("Fed-PECD, compiled", samples, compiled=True) if compiler() else rows
@@ -41,7 +41,7 @@ def _shares(name: str, samples: int, **parameters: bool) -> list[Row]:
 
 
 def _sampled(run: Callable[[], Any], samples: int) -> Counter[tuple[str, str]]:
-    """How often each function of ours was at work, itself or in what it called of other libraries."""
+    """How often each function of our packages was at work, including its calls of other libraries."""
     found: Counter[tuple[str, str]] = Counter()
 
     def note(_: int, frame: FrameType | None) -> None:
@@ -54,7 +54,7 @@ def _sampled(run: Callable[[], Any], samples: int) -> Counter[tuple[str, str]]:
     before = signal.signal(signal.SIGPROF, note)
     signal.setitimer(signal.ITIMER_PROF, _EVERY, _EVERY)
     try:
-        for _ in range(100 * samples):  # where nothing is sampled it comes to an end too
+        for _ in range(100 * samples):  # it ends even where the system takes no samples
             run()
             if found.total() >= samples:
                 break

@@ -20,7 +20,7 @@ HORIZON = 2**17
 
 
 def run(quick: bool) -> list[Row]:
-    """One run beside drawing one normal per pull, compiled and with more agents too, and a naive reading."""
+    """A run beside drawing one normal per pull, also compiled and with more agents, and beside a naive reading."""
     repeats = 3 if quick else 21
     env, seconds, limit, share = _beside_normals(100, repeats)
     short = 2**4 if quick else 2**10
@@ -49,12 +49,15 @@ def _beside_normals(
 ) -> tuple[fb.HiddenContextBandit, float, float, float]:
     """The environment, CPU seconds of a run and of its pulls' normals, and their ratio.
 
-    Some runs by turns with as many times their normals: those fill 100 MB, and a run that always came after them would
-    be measured with empty caches, as none is in a sweep.
+    Some runs take turns with drawing the normals of as many runs. The normals fill 100 MB, so a single run that always
+    came right after them would find empty caches, which no run in a sweep does.
     """
     env = fb.make("fedbandit/Synthetic-v0", num_agents=agents, max_cycles=HORIZON, error="classical")
     policy = fb.make_policy("Fed-PECD", **parameters)
-    rng, seeds = np.random.default_rng(0), itertools.count()  # every run another problem: some take longer than others
+    rng, seeds = (
+        np.random.default_rng(0),
+        itertools.count(),
+    )  # each run is on another problem, because some take longer than others
 
     def normals(_: int) -> None:
         for _ in range(agents // 100):  # few runs, because they must fit into memory
@@ -69,9 +72,9 @@ def _beside_normals(
 
 
 def _naive(env: fb.HiddenContextBandit, short: int) -> float:
-    """CPU seconds of a naive run to T = 2^17, from below: a short run in full, and its pulls alone for the rest.
+    """A lower bound of the CPU seconds of a naive run to T = 2^17: a short run in full, and only pulls for the rest.
 
-    Later phases would solve designs too; they are left out, because arms that are eliminated make them cheaper.
+    Later phases would solve designs too. They are left out, so that the bound holds however much eliminated arms save.
     """
     env.reset(seed=0)
     psi, means = env.view().psi, env.instance.means
@@ -94,7 +97,7 @@ def _naive(env: fb.HiddenContextBandit, short: int) -> float:
 
 
 def design(quick: bool) -> list[Row]:
-    """All designs recorded from one MovieLens run, beside the naive block solver, and a tighter gap."""
+    """The time of all designs of one MovieLens run, beside that of a naive block solver, and with a tighter gap."""
     env = fb.make("fedbandit/MovieLens-v0", num_agents=150, max_cycles=HORIZON, error="classical")
     history = fb.play(env, fb.make_policy("Fed-PECD"), seed=0, record=True)
     assert history.view is not None
@@ -141,7 +144,7 @@ def design(quick: bool) -> list[Row]:
 
 
 def evaluation(quick: bool) -> list[Row]:
-    """The whole of `fedbandit reproduce`, compiling included where it is compiled; wall time, on two processes."""
+    """The wall time of all of `fedbandit reproduce` on two processes; with `--compiled`, compiling is included."""
     trials = 5 if quick else 100
     rows = []
     for options, most in (([], 60), (["--compiled"], 30)):
@@ -155,7 +158,7 @@ def evaluation(quick: bool) -> list[Row]:
 
 
 def _reproduced(trials: int, options: list[str]) -> float:
-    """Seconds."""
+    """The wall seconds of `fedbandit reproduce` with these options."""
     words = ["reproduce", "--workers", "2", "--trials", str(trials), *options]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "fedbandit_envs", *words, "--out", folder]
@@ -163,5 +166,5 @@ def _reproduced(trials: int, options: list[str]) -> float:
         finished = subprocess.run(command, capture_output=True, text=True)
         seconds = time.perf_counter() - start
         if finished.returncode not in (0, 1) or not Path(folder, "figure.png").exists():
-            raise RuntimeError(f"expected fedbandit reproduce to draw its figure, it did not: {finished.stderr}")
+            raise RuntimeError(f"expected fedbandit reproduce to draw its figure, got none: {finished.stderr}")
     return seconds

@@ -9,8 +9,8 @@ import numpy as np
 import fedbandit_envs as fb
 from benchmarks.measure import Row, in_new_process, interleaved
 
-# One setting in a process of its own: CPU seconds of a run (median), the share of the design in them, phases, and the
-# peak of what one run allocates.
+# One setting in a process of its own. It prints the median CPU seconds of a run, the share of the design in them, the
+# number of phases, the most memory that one run allocates, and the size of psi.
 _RUN = """
 import json, sys, time, tracemalloc
 import numpy as np
@@ -57,12 +57,12 @@ Measured = dict[str, Any]
 
 
 def measure(repeats: int, **keywords: int) -> Measured:
-    """One setting of Fed-PECD on Synthetic."""
+    """Measure one setting of Fed-PECD on Synthetic."""
     return json.loads(in_new_process(_RUN, json.dumps(keywords), str(repeats)))
 
 
 def agents(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
-    """M = 10^2 to 10^5 at K = 10, d = 3, T = 2^17."""
+    """Time and memory of a run for M = 10^2 to 10^5, at K = 10, d = 3, T = 2^17."""
     sizes = (100, 1000, 10_000) if quick else (100, 1000, 10_000, 100_000)
     points = {M: measure(9 if M <= 1000 else 1, num_agents=M, max_cycles=2**17) for M in sizes}
     each = {M: point["seconds"] / M for M, point in points.items()}
@@ -79,7 +79,7 @@ def agents(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
 
 
 def horizon(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
-    """T = 2^12 to 2^24 at M = 100: time by turns, so that all horizons meet the same load; memory in a process each."""
+    """The time of a phase for T = 2^12 to 2^24 at M = 100, by turns, and the memory of a run in its own process."""
     powers = (12, 18, 24) if quick else (12, 15, 18, 21, 24)
     points = {2**power: measure(1, num_agents=100, max_cycles=2**power) for power in powers}
     policy = fb.make_policy("Fed-PECD")
@@ -100,7 +100,7 @@ def horizon(quick: bool) -> tuple[list[Row], dict[int, Measured]]:
 
 
 def sizes(quick: bool) -> list[Row]:
-    """D = 3 to 30 and K = 10 to 300, with the measured exponents."""
+    """The time of a run for d = 3 to 30 and for K = 10 to 300, with the measured exponents."""
     rows = []
     largest = (("dim", (3, 10, 30)), ("num_arms", (10, 100, 300)))
     for name, values in (("dim", (3, 10)), ("num_arms", (10, 30))) if quick else largest:

@@ -19,7 +19,7 @@ import reference
 
 
 class NullEnvironment:
-    """Reads the actions into an array and returns fresh copies of the same dicts: what PettingZoo's form costs."""
+    """Reads the actions into an array and returns fresh copies of the same dicts: the cost of the API itself."""
 
     def __init__(self, env: HiddenContextBandit, actions: Mapping[str, int]):
         self.agents = list(env.possible_agents)
@@ -76,11 +76,11 @@ def step(quick: bool) -> list[Row]:
 
 
 def policies(quick: bool) -> list[Row]:
-    """Step-by-step policies beside the same update agent by agent, and beside a loop over agents and arms.
+    """Step-by-step policies beside the same code agent by agent, and beside a loop over agents and arms.
 
-    The first is the same code in blocks of one agent, the second the slow oracle of the tests. That oracle is plain
-    arithmetic for Local-UCB, so two bounds are timed too: agents that decide nothing, faster than which none can be
-    that keep to the contract, and the barest array step, which keeps to nothing.
+    "Agent by agent" is the same code in blocks of one agent; the loop is the slow oracle of the tests. For Local-UCB
+    two limits are timed too. No agents that keep to the contract can be faster than agents that decide nothing. The
+    barest array step does the arithmetic alone, without the contract.
     """
     env = _synthetic(1)
     env.reset(seed=0)
@@ -90,7 +90,8 @@ def policies(quick: bool) -> list[Row]:
     def reward(agent: int, arm: int, step: int) -> float:
         return table[agent][arm] + noise[agent][step]
 
-    # Local-UCB to the environments' own horizon. Its loop costs the same at every step, and is timed on fewer.
+    # Local-UCB plays to the environments' default horizon. The loop costs the same at every step, so it is timed on
+    # fewer steps.
     local = {
         "it": _played(fb.make_policy("Local-UCB"), 2**13),
         "it, short": _played(fb.make_policy("Local-UCB"), 256),
@@ -109,11 +110,13 @@ def policies(quick: bool) -> list[Row]:
         Row(f"{name}, {over} it", "compiled only", f"{times['it']:.1f}", None),
         _reached(f"{name}, {over} it, compiled", times.get("it, compiled"), goal),
     ]
-    # At a shorter horizon its start and the checkpoints, 200 at most at any horizon, have a larger share.
+    # At a shorter horizon the start and the checkpoints, which are at most 200, have a larger share of the time.
     others = "it, compiled, to T = 1024", "agents that decide nothing", "the barest array step"
     rows += [Row(f"{name}, {over} {other}", "", f"{times[other]:.1f}", None) for other in others if other in times]
 
-    short = 32 if quick else 256  # the other two loops take minutes by 1024; how often agents synchronise hangs on T
+    short = (
+        32 if quick else 256
+    )  # the loops of these policies take minutes at T = 1024; how often agents synchronise depends on T
     loops = {"KK-UCB": reference.kk_ucb, "DisLinUCB": reference.dis_lin_ucb}
     for policy, loop in loops.items():
         tasks = {
@@ -148,7 +151,7 @@ def _played(policy: fb.Policy, horizon: int, **options: Any) -> Task:
 
 
 def _times_faster(slow: str, tasks: Mapping[str, Task], repeats: int) -> dict[str, float]:
-    """How many times the CPU time of each task the slow one takes, per step; the median over repeats."""
+    """For each task, the CPU time per step of the slow task over that of this task; the median over repeats."""
     seconds = interleaved({name: task.run for name, task in tasks.items()}, calls=1, repeats=repeats)
     each = {name: np.array(seconds[name]) / task.steps for name, task in tasks.items()}
     return {name: float(np.median(each[slow] / own)) for name, own in each.items()}
@@ -159,7 +162,7 @@ def _agent_by_agent(name: str, times: float) -> Row:
 
 
 def _reached(what: str, times: float | None, goal: str) -> Row:
-    """A row whose goal ends in the least ratio."""
+    """A row whose goal is a text that ends with the least ratio, such as "at least 30"."""
     if times is None:
         return Row(what, goal, NOT_COMPILED, None)
     return Row(what, goal, f"{times:.1f}", times >= float(goal.split()[-1]))
@@ -170,12 +173,12 @@ class SameArm(fb.Policy):
     """Plays arm 0 step by step, and learns nothing."""
 
     def agents(self, view: fb.View) -> "SameArmAgents":
-        """What the contract costs agents that cost nothing."""
+        """Agents that cost nothing, so that what is timed is the cost of the contract."""
         return SameArmAgents(view)
 
 
 class SameArmAgents(fb.StepAgents):
-    """They neither choose nor learn."""
+    """Agents that neither choose nor learn."""
 
     def __init__(self, view: fb.View):
         super().__init__(view)
@@ -186,7 +189,7 @@ class SameArmAgents(fb.StepAgents):
         return self.arm
 
     def learn(self, outcome: fb.Outcome) -> None:
-        """Nothing."""
+        """Learn nothing."""
 
 
 def _bare_local_ucb(means: np.ndarray, horizon: int) -> None:

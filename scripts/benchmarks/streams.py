@@ -1,4 +1,4 @@
-"""Contexts that are new at each step: a step of a run beside what it needs, and beside a loop over agents."""
+"""Contexts that are new at each step: the time of a step beside that of its parts, and beside a loop over agents."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ def stream(quick: bool) -> list[Row]:
 
 
 def _beside_its_parts(quick: bool) -> list[Row]:
-    """A step of DisLinUCB on a stream beside the draw of its numbers and its step with the general index.
+    """A step of DisLinUCB on a stream beside drawing its random numbers, and beside a step with the general index.
 
     The general index is that of any ridge regression, as on a stream; on fixed contexts the policy has a closed form,
     which is shown beside it.

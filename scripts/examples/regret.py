@@ -23,7 +23,7 @@ EVALUATION = range(7000, 7020)  # seeds of the episodes on which regret is measu
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Imports that need the extra `name`: without it the program ends with one line that says so."""
+    """A context for imports that need the extra `name`: if one fails, the program ends with one line that says so."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -35,8 +35,10 @@ def extra(name: str) -> Iterator[None]:
 def arguments(description: str | None, steps: int) -> argparse.ArgumentParser:
     """The options of every example."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--steps", type=int, default=steps, help="pulls to train on (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of training (default: %(default)s)")
+    parser.add_argument(
+        "--steps", type=int, default=steps, help="the number of pulls to train on (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of training (default: %(default)s)")
     return parser
 
 
@@ -47,12 +49,12 @@ def regret(policy: fb.Policy) -> float:
 
 
 def report(before: float, after: float, others: dict[str, float] | None = None) -> None:
-    """The table: a learner before and after training, beside other policies.
+    """Print the regret of a learner before and after training, beside that of other policies.
 
     Args:
         before: its regret before training.
         after: its regret after training.
-        others: the regret of others by name; None: that of Fed-PECD, which is told the noise, and of uniform play.
+        others: the regret of other policies by name; None: of Fed-PECD, which is told the noise, and of Uniform.
     """
     if others is None:
         others = {
@@ -64,4 +66,4 @@ def report(before: float, after: float, others: dict[str, float] | None = None) 
     for name, value in rows.items():
         print(f"{name:<16} {value:10.2f}")
     if not all(map(math.isfinite, rows.values())):
-        raise SystemExit("expected finite regret, got the table above")
+        raise SystemExit("expected finite regret, got the numbers in the table above")

@@ -1,6 +1,7 @@
 """RLlib: PPO through its wrapper of PettingZoo's parallel form, with one policy for all agents or one for each.
 
-RLlib keeps agents in sets, whose order changes between processes: runs of one seed repeat with PYTHONHASHSEED=0 only.
+RLlib keeps agents in sets, whose order changes between processes. So a run with the same seed gives the same numbers
+only where the environment variable PYTHONHASHSEED is 0.
 """
 
 import numpy as np

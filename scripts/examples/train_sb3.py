@@ -32,12 +32,18 @@ def joint_regret(model, env):
 def main():
     parser = arguments(__doc__, steps=60_000)
     parser.add_argument("--learner", choices=["ppo", "dqn"], default="ppo")
-    parser.add_argument("--view", choices=["agent", "joint"], default="agent", help="one agent, or all as one")
+    parser.add_argument(
+        "--view",
+        choices=["agent", "joint"],
+        default="agent",
+        help="whether the model sees one agent or all agents as one",
+    )
     parser.add_argument("--observation", choices=["statistics", "features", "distribution"], default="statistics")
     chosen = parser.parse_args()
     if chosen.learner == "dqn" and chosen.view == "joint":
         parser.error(
-            "argument --learner: expected ppo for the joint view, got dqn, which chooses one arm; drop one of the two"
+            "argument --learner: expected ppo for the joint view, got dqn, which can choose for one agent only; take "
+            "ppo, or --view agent"
         )
     torch.set_num_threads(1)
 
@@ -54,7 +60,7 @@ def main():
     def measure():
         if chosen.view == "joint":
             return joint_regret(model, gymnasium.make(name, **keywords))
-        return regret(from_sb3(model, observation=chosen.observation))  # the model as it is now
+        return regret(from_sb3(model, observation=chosen.observation))  # the policy plays with the weights of now
 
     before = measure()
     model.learn(chosen.steps)

@@ -1,6 +1,6 @@
 """SuperSuit: one PPO policy of Stable-Baselines3 learns from all agents of several PettingZoo environments at once.
 
-`--figure FILE` also runs an experiment of the trained policy, Fed-PECD, Fed-PE and uniform play, and draws it.
+With `--figure FILE` it also runs an experiment with the trained policy, Fed-PECD, Fed-PE and Uniform, and draws it.
 """
 
 from regret import ENVIRONMENT, PROBLEM, arguments, extra, regret, report
@@ -32,7 +32,7 @@ def draw(policy, file):
 
 def main():
     parser = arguments(__doc__, steps=60_000)
-    parser.add_argument("--figure", help="file to draw the comparison into")
+    parser.add_argument("--figure", help="the file into which the comparison is drawn")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
 

@@ -40,8 +40,8 @@ def main():
     learner = DQN(
         policy=explorer,
         optim=AdamOptimizerFactory(lr=3e-3),
-        # In AEC form the rewards of a cycle are paid with the action of its last agent, so an agent finds its own
-        # within as many steps as there are agents, and then it is its turn again.
+        # In AEC form the rewards of a cycle are paid after the action of its last agent. So an agent's reward comes
+        # within as many steps as there are agents, before it is its turn again.
         n_step_return_horizon=AGENTS,
         gamma=0.5,
         target_update_freq=100,

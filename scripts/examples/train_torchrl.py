@@ -1,4 +1,4 @@
-"""TorchRL: PPO in a loop of one's own, on the PettingZoo environment, with one network for all agents."""
+"""TorchRL: PPO in a training loop written by hand, on the PettingZoo environment, with one network for all agents."""
 
 from regret import ENVIRONMENT, PROBLEM, arguments, extra, regret, report
 

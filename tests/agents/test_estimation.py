@@ -7,14 +7,12 @@ import pytest
 import reference as ref
 from designs import random_problem
 
+from fedbandit_agents.phased.confidence import confidence, covering_factor, number_of_phases
 from fedbandit_agents.phased.estimation import (
     aggregate,
-    confidence,
-    covering_factor,
     inner_products,
     inverse_on_span,
     local_estimate,
-    number_of_phases,
     outside_range,
     predictions,
     quadratic_forms,

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from fedbandit_agents.phased import plausibility
 from fedbandit_agents.phased.design import g_optimal
-from fedbandit_agents.phased.design_problem import coordinates, settle
+from fedbandit_agents.phased.design_problem import coordinates, settle_jointly
 from fedbandit_agents.phased.estimation import Estimates, aggregate, eliminated, unit_vectors
 from fedbandit_agents.phased.plausibility import impossible_grams
 from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs import arrays, make_policy
+from fedbandit_envs.joint import alone
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
@@ -23,6 +25,7 @@ def in_groups(request, monkeypatch):
         whole = function()
         with monkeypatch.context() as patch:
             patch.setattr(arrays, "ROWS", request.param)
+            patch.setattr(plausibility, "_TOGETHER", request.param)
             return whole, function()
 
     return both
@@ -73,10 +76,9 @@ def test_designs(in_groups, shared, rank, monkeypatch):
     one, two = in_groups(lambda: coordinates(directions(rank=rank), active(), shared))
     assert one.ranks.tolist() == two.ranks.tolist()
     np.testing.assert_allclose(two.base, one.base, atol=1e-12)
-    (whole, *numbers), (grouped, *others) = in_groups(lambda: settle(directions(rank=rank), active(), shared))
-    for mine, yours in zip(numbers, others, strict=True):
-        np.testing.assert_array_equal(mine, yours)
-    np.testing.assert_array_equal(grouped.active, whole.active)
+    whole, grouped = in_groups(lambda: alone(settle_jointly(directions(rank=rank), active(), shared)))
+    np.testing.assert_array_equal(grouped.agents, whole.agents)
+    assert grouped.x.shape == whole.x.shape == (len(whole.agents), K, D)
     np.testing.assert_allclose(abs(np.linalg.det(grouped.base + np.eye(D))), np.linalg.det(whole.base + np.eye(D)))
     one, two = in_groups(lambda: g_optimal(directions(rank=rank), active(), gap=1e-6, shared=shared))
     assert max(one.gap, two.gap) <= 1e-6

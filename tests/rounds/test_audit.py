@@ -120,6 +120,7 @@ class Lazy(PhasedElimination):
     def server(self, view):
         class Server(PhasedServer):
             def _designed(self, agents, active):
+                yield from ()
                 budget = self.policy.budget(self.phase)
                 return np.ceil(active * budget / active.sum(axis=1, keepdims=True)).astype(np.int64)
 

@@ -69,6 +69,19 @@ def test_a_shard_that_dies_before_any_of_its_answers_is_made_anew(name, saved_ev
     assert mortal.asked > number
 
 
+@pytest.mark.parametrize("saved_every", [3, 1000])
+def test_a_shard_that_dies_with_its_part_of_the_server_is_made_anew(saved_every, mortal, monkeypatch, small_groups):
+    monkeypatch.setattr(keeper, "_SAVED_EVERY", saved_every)
+    env, policy = make("Fed-PECD", 400), fb.make_policy("Fed-PECD")
+    expected, how = fb.play(env, policy, seed=2), {"seed": 2, "shards": 2, "executor": "mortal"}
+    fb.play(env, policy, **how)
+    number, mortal.asked = mortal.asked, 0
+    for moment in range(1, number, 7):
+        mortal.asked, mortal.deaths = 0, {moment, moment + 1}
+        assert_same_history(expected, fb.play(env, policy, **how))
+        assert mortal.asked > number
+
+
 def test_a_shard_is_saved_before_its_journal_grows_large(mortal, monkeypatch):
     monkeypatch.setattr(keeper, "_SAVED_AFTER_BYTES", 4000)
     sizes, ask = [], keeper.Keeper.ask

@@ -43,6 +43,36 @@ def test_a_run_with_a_state_goes_on_from_it_and_leaves_nothing(name, shards, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("aggregation", ["mean", "huber"])  # spread over the shards, and taken over by the driver
+def test_a_run_with_a_spread_server_goes_on_from_each_of_its_states(aggregation, small_groups):
+    env, policy = make("Fed-PECD", 200), fb.make_policy("Fed-PECD", aggregation=aggregation)
+    expected, states = fb.play(env, policy, seed=2), []
+    with ShardedRounds(env, policy, shards=2, executor="serial") as rounds:
+        rounds.start(seed=2)
+        while not rounds.done:
+            states.append(rounds.snapshot())
+            rounds.go_on()
+        for state in states:
+            rounds.restore(state)
+            rounds.finish()
+            assert_same_history(expected, rounds.history())
+    assert [state["carrier"]["spread"] for state in states] == [
+        aggregation == "mean" or not at for at in range(len(states))
+    ]
+
+
+def test_a_recorded_run_goes_on_unrecorded_over_shards(small_groups):
+    env, policy = make("Fed-PECD", 200), fb.make_policy("Fed-PECD")
+    how = {"shards": 2, "executor": "serial"}
+    with ShardedRounds(env, policy, record=True, **how) as one, ShardedRounds(env, policy, **how) as two:
+        one.start(seed=2)
+        for _ in range(5):
+            one.go_on()
+        two.restore(one.snapshot())
+        two.finish()
+        assert_same_history(fb.play(env, policy, seed=2), two.history())
+
+
 def test_a_state_of_another_run_is_refused(tmp_path):
     env = make("Fed-PECD", 1000)
     with ShardedRounds(env, fb.make_policy("Fed-PECD"), shards=2, executor="serial") as rounds:

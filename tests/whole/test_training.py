@@ -50,7 +50,7 @@ def needs(extra: str) -> None:
 def test_a_regret_that_is_not_finite_ends_an_example_with_an_error() -> None:
     program = "from regret import report; report(float('nan'), 1.0)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=EXAMPLES, timeout=300)
-    assert (done.returncode, done.stderr) == (1, "expected finite regret, got the table above\n")
+    assert (done.returncode, done.stderr) == (1, "expected finite regret, got the numbers in the table above\n")
 
 
 # Margins are wider than what was measured: other versions round differently, and a different rounding is another run.
