@@ -16,8 +16,10 @@ Roth and Su, Gaussian Differential Privacy, 2022), and Balle and Wang (2018) say
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.seeding import RowDraws
@@ -201,8 +203,10 @@ def new_level(release: int) -> int:
     return (release & -release).bit_length() - 1
 
 
-def noisy_node(sums: FloatArray, release: int, batch: FloatArray, noise: FloatArray) -> FloatArray:
+def noisy_node(sums: NDArray[Any], release: int, batch: NDArray[Any], noise: NDArray[Any]) -> NDArray[Any]:
     """The noisy node of a release, on the side of those who hold the data.
+
+    Sums of booleans, of which one that is true is enough, say which entries of a node were observed at all.
 
     Args:
         sums: (m, ...) the exact sum behind the newest node of each level, 0 at first. The new node's is written into

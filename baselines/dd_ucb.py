@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_baselines.peer_agents import PeerAgents
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import Policy
@@ -111,14 +111,17 @@ class DDUCBAgents(PeerAgents):
         self.fresh += step
         self.known += step / self.view.constants.num_agents
         self.size += 1
-        return Message("mixing", {"mixing": self.mixing}, self.view.agents)
+        return Message.of_own("mixing", {"mixing": self.mixing}, self.view.agents)
 
     def hear(self, down: Message | None) -> None:
         """One exchange of the accelerated gossip; at the end of a stage the next one begins."""
         num_agents, second = self.view.constants.num_agents, self.network.second_eigenvalue
         mixed = self.network.mixed(self.mixing, *self.received(down, "mixing", self.mixing))
         ahead, back = chebyshev_factors(self.place, second)
-        self.mixing, self.before = ahead * mixed - back * self.before, self.mixing
+        mixed *= ahead
+        for rows in row_groups(len(mixed)):
+            mixed[rows] -= back * self.before[rows]
+        self.mixing, self.before = mixed, self.mixing
         self.place += 1
         stage = self.policy.stage(num_agents, second)
         if self.place == stage:

@@ -71,10 +71,11 @@ class PeerAgents(AgentSide):
         if down is not None:
             constants = self.view.constants
             most = constants.horizon * constants.num_agents * absurd_reward(constants)
-            possible = (np.abs(down[name]) <= most).all(axis=2)
+            rows = down[name]
+            possible = np.logical_and.reduce((rows <= most) & (rows >= -most), axis=2)
             if possible.all():
-                return down[name], down.present[name]
-            return np.where(possible[..., None], down[name], 0), down.present[name] & possible
+                return rows, down.present[name]
+            return np.where(possible[..., None], rows, 0), down.present[name] & possible
         arrived = np.zeros((len(own), self.network.largest_degree), dtype=bool)
         return np.zeros((*arrived.shape, own.shape[1])), arrived
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbandit_agents.privacy import laplace_noise, noisy_node, running_sum, tree_levels
 from fedbandit_baselines.gossip_ucb import GossipUCB, GossipUCBAgents
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.validation import checked, real_number
 
@@ -56,7 +56,10 @@ class PrivateGossipUCB(GossipUCB):
 
 
 class PrivateGossipUCBAgents(GossipUCBAgents):
-    """Agents of Private-Gossip-UCB. The newest node of each level is kept exact and noisy, and with its pulls."""
+    """Agents of Private-Gossip-UCB.
+
+    The newest node of each level is kept exact and noisy, and with the arms that were pulled in it.
+    """
 
     policy: PrivateGossipUCB
 
@@ -67,7 +70,7 @@ class PrivateGossipUCBAgents(GossipUCBAgents):
         self.noise_scale = levels * (policy.high - policy.low) / policy.epsilon
         self.exact: FloatArray = np.zeros((levels, *shape))
         self.noisy: FloatArray = np.zeros((levels, *shape))
-        self.counted: FloatArray = np.zeros((levels, *shape))
+        self.counted: BoolArray = np.zeros((levels, *shape), dtype=np.bool_)
         self.samples: FloatArray = np.zeros(shape)  # X, from noisy sums
 
     def sample_means(self) -> FloatArray:
@@ -79,11 +82,12 @@ class PrivateGossipUCBAgents(GossipUCBAgents):
         release = self.steps - self.view.constants.num_arms + 1
         self.pulls += pulls
         clipped = np.clip(sums, self.policy.low * pulls, self.policy.high * pulls)
-        seen = noisy_node(self.counted, release, pulls.astype(np.float64), np.zeros(pulls.shape)) > 0
+        seen = noisy_node(self.counted, release, pulls > 0, np.zeros(pulls.shape, dtype=np.bool_))
         draws = self.view.randomness.draws(self.view.constants.horizon + release)  # the choices take smaller numbers
         noise = np.where(seen, laplace_noise(draws, self.noise_scale, pulls.shape[1]), 0.0)
         node = noisy_node(self.exact, release, clipped, noise)
-        total = running_sum(self.noisy, release, node)
+        groups = row_groups(len(node))
+        total = np.concatenate([running_sum(self.noisy[:, rows], release, node[rows]) for rows in groups])
         self.samples = np.where(pulls > 0, total / np.maximum(self.pulls, 1), self.samples)
 
     def radii(self, t: int) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import ROWS, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.ties import first_largest, rounding
 
@@ -154,6 +154,15 @@ def choose(ridge: Ridge, psi: FloatArray, width: FloatArray | float) -> IntArray
     >>> choose(ridge, np.array([[[0.5, 0.0], [0.0, 0.5], [1.0, 0.0]]]), 2.0)
     array([2])
     """
+    if len(psi) <= ROWS:
+        return _chosen(ridge, psi, width)
+    widths = np.broadcast_to(width, psi.shape[:2])
+    groups = row_groups(len(psi))
+    return np.concatenate([_chosen(Ridge(*(part[rows] for part in ridge)), psi[rows], widths[rows]) for rows in groups])
+
+
+def _chosen(ridge: Ridge, psi: FloatArray, width: FloatArray | float) -> IntArray:
+    """`choose` for all agents at once, which takes more memory than psi."""
     means, lengths = predictions(ridge, psi)
     bonus = width * lengths
     return first_largest(means + bonus, rounding(np.abs(means) + bonus))

@@ -157,9 +157,9 @@ def _sparse(
     its g stays below the agent's largest: small weights with much to spare go.
     """
     moved = multiplied(pi, g)
-    worth, spare = pi * (np.vdot(pi, g) / pi.shape[1]), g.max(0) - g
+    worth, most = np.vdot(pi, g) / pi.shape[1], g.max(0)
     for share in DROPS:
-        candidate = np.where(worth >= share * spare, moved, 0.0)
+        candidate = np.where(pi * worth >= share * (most - g), moved, 0.0)
         candidate /= candidate.sum(0)
         try:
             ahead, g_ahead = solver.evaluate(candidate)

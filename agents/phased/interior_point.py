@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbandit_agents.phased.design_problem import Problem, gap_of, invert
-from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
+from fedbandit_envs.arrays import FloatArray, IntArray
 
 #: Far below any g that matters; its eighth power is still a number.
 TINY_G = 1e-30
@@ -72,14 +72,16 @@ class InteriorPoint:
         self.base, self.shared, self.unknowns = problem.base, problem.shared, unknowns(*problem.base.shape[:2])
         if self.unknowns >= _SCIPY_FROM:
             import scipy.linalg  # noqa: F401 - imported now, so that `one_thread` knows of it when steps begin
-        arms, _, agents = problem.x.shape
+        x, (arms, d, agents) = problem.x, problem.x.shape
         self.products = np.empty((arms, len(self.table.rows), agents))  # (K, s, M)
-        for rows in row_groups(agents):
-            x = problem.x[:, :, rows]
-            np.multiply(x.take(self.table.rows, axis=1), x.take(self.table.columns, axis=1), self.products[:, :, rows])
+        first = 0
+        for row in range(d):  # the entries of one row of the triangles, which nothing is copied for
+            last = first + d - row
+            np.multiply(x[:, row, None], x[:, row:], out=self.products[:, first:last])
+            first = last
         self.based = bool(np.count_nonzero(problem.base))
-        self.on = problem.active.astype(np.float64)  # (K, M) 1 for the pairs that steps move
-        self.off = 1.0 - self.on
+        self.on = problem.active.copy(order="K")  # (K, M) the pairs that steps move
+        self.off = ~self.on
         self.pairs = np.count_nonzero(problem.active)
 
     def evaluate(self, pi: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -105,8 +107,8 @@ class InteriorPoint:
         has no other vectors.
         """
         if np.count_nonzero(g) < self.pairs:
-            self.on *= (g > 0) | (np.maximum.reduce(g) == 0)
-            self.off, self.pairs = 1.0 - self.on, np.count_nonzero(self.on)
+            self.on &= (g > 0) | (np.maximum.reduce(g) == 0)
+            self.off, self.pairs = ~self.on, np.count_nonzero(self.on)
             pi = pi * self.on / np.add.reduce(pi * self.on)
         pi = np.maximum(pi, TINY_G * self.on)
         groups, (arms, s, agents) = len(self.base), self.products.shape

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
@@ -17,6 +17,7 @@ _DEVIATIONS = 6.0  # hidden contexts may be this many standard deviations away
 _TRACE_SLACK = 2.0
 # A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
 _SAME_DIRECTION = 1e-9
+_TOGETHER = 512  # the matrices of so many agents are checked together, since what comes in between takes memory
 _ROUNDING = 1e-9  # what rounding may change in a matrix, as a share of its trace
 
 
@@ -121,21 +122,23 @@ def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray |
     return np.asarray((largest + noise) / least)
 
 
-def other_directions(theta: FloatArray, directions: FloatArray, squares: FloatArray) -> BoolArray:
+def other_directions(
+    theta: FloatArray, directions: FloatArray, squares: FloatArray, lengths: FloatArray | float = 1.0
+) -> BoolArray:
     """Whether an estimate is not along the direction of the agent's first one, (n, K); the features don't change.
 
     Args:
         theta: the estimates, (n, K, d).
-        directions: the directions, (n, K, d), of any length.
+        directions: the directions, (n, K, d).
         squares: ||theta||^2, (n, K).
+        lengths: the squared lengths of the directions, (n, K); 1 stands for unit vectors.
 
     >>> theta = np.array([[[-2.0, 0.0], [1.0, 1.0]]])
     >>> other_directions(theta, np.array([[[1.0, 0.0], [1.0, 0.0]]]), squares=np.array([[4.0, 2.0]]))
     array([[False,  True]])
     """
     products = np.square(np.einsum("nad,nad->na", theta, directions))
-    both = squares * np.einsum("nad,nad->na", directions, directions)
-    return np.asarray(products < (1 - _SAME_DIRECTION) * both)
+    return np.asarray(products < (1 - _SAME_DIRECTION) * squares * lengths)
 
 
 def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool = True) -> dict[int, str]:
@@ -157,8 +160,9 @@ def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool =
     """
     traces = gram.trace(axis1=2, axis2=3)
     found: dict[int, str] = {}
-    for rows in row_groups(len(gram)):
-        found |= {rows.start + row: reason for row, reason in _no_sums(gram[rows], traces[rows]).items()}
+    for first in range(0, len(gram), _TOGETHER):
+        rows = slice(first, first + _TOGETHER)
+        found |= {first + row: reason for row, reason in _no_sums(gram[rows], traces[rows]).items()}
     if constants.shortest is None or constants.longest is None:
         return found
     short = (traces != 0) & (traces < (1 - _ROUNDING) * constants.shortest**2)
@@ -181,7 +185,7 @@ def _no_sums(gram: FloatArray, traces: FloatArray) -> dict[int, str]:
     skew = (np.abs(gram - gram.swapaxes(2, 3)) > small).any(axis=(1, 2, 3))
     found = {int(row): "sent a matrix that is not symmetric in gram" for row in np.flatnonzero(skew)}
     lifted = gram + small * np.eye(gram.shape[2])
-    for row in np.flatnonzero(~skew) if not _positive(lifted[~skew]) else ():
+    for row in np.flatnonzero(~skew) if not _positive(lifted[~skew] if found else lifted) else ():
         if not _positive(lifted[row]):
             found[int(row)] = "sent a matrix with a negative eigenvalue in gram"
     return found

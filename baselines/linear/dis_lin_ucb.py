@@ -119,7 +119,7 @@ class DisLinUCBAgents(SynchronisedAgents, IndexAgents):
         psi = self.view.psi  # without a copy: `rows` are all agents, because the server calls all of them
         gram = psi[..., :, None] * psi[..., None, :]
         gram *= self.pulls[..., None, None]
-        return Message("new", {"gram": gram, "moments": self.sums[..., None] * psi}, self.view.agents)
+        return Message.of_own("new", {"gram": gram, "moments": self.sums[..., None] * psi}, self.view.agents)
 
     def take_over(self, down: Message) -> None:
         """Start anew from the sums over all agents."""

@@ -12,7 +12,7 @@ from fedbandit_agents.linear.widths import private_width
 from fedbandit_agents.phased.plausibility import too_large
 from fedbandit_agents.privacy import new_level, report_noise
 from fedbandit_baselines.linear.agents import blocks_of
-from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy, largest_node
+from fedbandit_baselines.linear.private import PrivateAgents, PrivatePolicy, largest_node, with_level
 from fedbandit_baselines.linear.sharing import SharingTogether, check_new
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
@@ -115,6 +115,8 @@ class FedUCBAgents(PrivateAgents, SharingTogether):
         gram_noise, moment_noise = report_noise(draws, self.std, *self.moments.shape[1:])
         gram, moments = self.next_node(math.sqrt(2) * gram_noise, moment_noise)  # (Z + Z^T) / sqrt(2)
         level = new_level(self.releases)
+        if level == self.noisy_gram.shape[1]:
+            self.noisy_gram, self.noisy_moments = with_level(self.noisy_gram), with_level(self.noisy_moments)
         self.noisy_gram[:, level], self.noisy_moments[:, level] = gram, moments
         shift = (self.rmin + self.rmax) / 2 * np.eye(dim)
         used = [level for level in range(self.noisy_gram.shape[1]) if self.releases >> level & 1]

@@ -53,17 +53,17 @@ class PrivateAgents(SharingAgents):
         policy: the hyper-parameters.
         view: what the agents know.
         settings: what the policy decides about its regression.
-        levels: m, the number of levels of the tree, enough for all reports.
+        levels: m, the number of levels of the tree, enough for all reports. Each takes memory from its first node on.
     """
 
     def __init__(self, policy: PrivatePolicy, view: View, settings: LinearSettings, levels: int):
         super().__init__(view, settings)
         self.feature_bound, self.reward_bound = policy.longest_feature(view.constants), policy.reward_bound
         n, blocks, dim = self.moments.shape
-        self.releases = 0  # how many reports were made
-        # The exact sums behind the newest node of each level.
-        self.exact_gram: FloatArray = np.zeros((n, levels, blocks, dim, dim))
-        self.exact_moments: FloatArray = np.zeros((n, levels, blocks, dim))
+        self.levels, self.releases = levels, 0  # how many reports were made
+        # The exact sums behind the newest node of each level that was reached.
+        self.exact_gram: FloatArray = np.zeros((n, 0, blocks, dim, dim))
+        self.exact_moments: FloatArray = np.zeros((n, 0, blocks, dim))
 
     def observation(self, outcome: Outcome) -> StepData:
         """What a step adds to the regression, clipped: without clipping one reward could tell everything."""
@@ -79,6 +79,8 @@ class PrivateAgents(SharingAgents):
             moment_noise: (n, B, d) fresh noise.
         """
         self.releases += 1
+        if self.exact_gram.shape[1] < min(self.releases.bit_length(), self.levels):
+            self.exact_gram, self.exact_moments = with_level(self.exact_gram), with_level(self.exact_moments)
         parts = (
             (self.exact_gram, self.new_gram, gram_noise),
             (self.exact_moments, self.new_moments, moment_noise),
@@ -86,6 +88,16 @@ class PrivateAgents(SharingAgents):
         gram, moments = (noisy_node(exact.swapaxes(0, 1), self.releases, new, noise) for exact, new, noise in parts)
         self.forget_news(slice(None))
         return gram, moments
+
+
+def with_level(nodes: FloatArray) -> FloatArray:
+    """The nodes (n, m, ...) of each level, and one level more, of zeros.
+
+    >>> with_level(np.ones((2, 1, 3))).sum(axis=2)
+    array([[3., 0.],
+           [3., 0.]])
+    """
+    return np.concatenate([nodes, np.zeros((len(nodes), 1, *nodes.shape[2:]))], axis=1)
 
 
 def largest_node(policy: PrivatePolicy, constants: Constants, std: float, shift: float = 0.0) -> dict[str, float]:

@@ -9,7 +9,7 @@ from fedbandit_agents.linear.residual import residuals, without_residuals
 from fedbandit_agents.linear.ridge import from_sums, predictions
 from fedbandit_baselines.linear.agents import StepData
 from fedbandit_baselines.linear.sharing import AddingServer, DeterminantAgents, DeterminantPolicy
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import AgentSide
@@ -91,10 +91,12 @@ class ResidualAgents(DeterminantAgents):
     def news(self, rows: IntArray) -> Message:
         """The sums that were not sent yet, by the residuals as they are known now, also of what was sent before."""
         own, _ = self.residuals(self.theta)
-        features = self.pulls[..., None] * self.view.psi
-        moments = without_residuals(self.sums[..., None] * self.view.psi, features, own)
-        if self.blocks == 1:
-            moments = moments.sum(axis=1, keepdims=True)
+        moments = np.empty_like(self.sent)
+        for group in row_groups(len(own)):
+            psi = self.view.psi[group]
+            features = self.pulls[group, :, None] * psi
+            found = without_residuals(self.sums[group, :, None] * psi, features, own[group])
+            moments[group] = found.sum(axis=1, keepdims=True) if self.blocks == 1 else found
         new = moments - self.sent
         self.sent[rows] = moments[rows]
         return Message("new", {"gram": self.new_gram[rows], "moments": new[rows]}, self.view.agents[rows])

@@ -9,7 +9,7 @@ from fedbandit_agents.linear.synchronised import SynchronisedAgents
 from fedbandit_agents.linear.triggers import dis_lin_ucb_threshold, wants_to_synchronise
 from fedbandit_agents.phased.plausibility import absurd_sums, impossible_grams, longest_moments
 from fedbandit_baselines.linear.agents import LinearAgents, LinearPolicy, LinearSettings, StepData
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import ProtocolError
@@ -41,7 +41,7 @@ class SharingAgents(LinearAgents):
     def news(self, rows: IntArray) -> Message:
         """The sums that these agents have not sent yet."""
         arrays = {"gram": self.new_gram[rows], "moments": self.new_moments[rows]}
-        return Message("new", arrays, self.view.agents[rows])
+        return Message.of_own("new", arrays, self.view.agents[rows])
 
     def rows_of(self, down: Message) -> IntArray:
         """The positions of the agents that a message is for."""
@@ -133,15 +133,17 @@ class AddingServer(ServerSide):
         rows: IntArray | slice = slice(None)  # which copies nothing
         if found:
             rows = np.flatnonzero(~np.isin(up.agents, list(found)))
-        gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows].tolist()
+        gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows]
         impossible = absurd_sums(gram, moments, self.constants)
         impossible |= impossible_grams(gram, self.constants, together=self.together)
-        found |= {agents[row]: reason for row, reason in impossible.items()}
-        most = longest_moments(gram, self.constants)
-        norms = np.sqrt(np.einsum("nad,nad->na", moments, moments))
-        for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
-            reason = f"sent moments of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
-            found.setdefault(agents[row], reason)
+        found |= {int(agents[row]): reason for row, reason in impossible.items()}
+        for group in row_groups(len(gram)):
+            most = longest_moments(gram[group], self.constants)
+            norms = np.sqrt(np.einsum("nad,nad->na", moments[group], moments[group]))
+            for row, arm in np.argwhere(norms > most * (1 + 1e-9)):
+                norm, bound = norms[row, arm], most[row, arm]
+                reason = f"sent moments of norm {norm:.3g} for arm {arm}, at most {bound:.3g} can be"
+                found.setdefault(int(agents[group][row]), reason)
         return found
 
     def answer(self, up: Message) -> Message | None:

@@ -70,8 +70,9 @@ class StepNoise:
     def _draw(self, block: int) -> None:
         """Draw the numbers of all steps of a block."""
         law, draws = self._law, self._randomness.draws(block)
-        normals = draws.normals(self._steps, law.normals_per_pull)
-        self._noise = np.ascontiguousarray(law.noise(normals.swapaxes(0, 1)))
+        self._noise = self._uniforms = np.empty(0)  # the last block is not needed while the next one is drawn
+        noise = law.noise(draws.normals(self._steps, law.normals_per_pull).swapaxes(0, 1))
+        self._noise = np.ascontiguousarray(noise)
         uniforms = draws.uniforms(self._steps) if law.uniforms_per_pull else np.empty((0, self._steps))
         self._uniforms = np.ascontiguousarray(uniforms.T)
         self._block = block

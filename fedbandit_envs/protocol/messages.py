@@ -58,13 +58,40 @@ class Message:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
+        self._complete(copied=True)
+
+    @classmethod
+    def of_own(
+        cls,
+        kind: str,
+        arrays: Mapping[str, NDArray[Any]],
+        agents: IntArray | None,
+        present: Mapping[str, BoolArray] | None = None,
+    ) -> "Message":
+        """A message of arrays that were just made for it, and that nobody else will write to: they are not copied.
+
+        Many agents send much at a time, and a second copy of it would take most of the memory of a run.
+
+        >>> sums = np.arange(2.0)
+        >>> np.shares_memory(Message.of_own("sums", {"sums": sums}, np.arange(2))["sums"], sums), sums.flags.writeable
+        (True, False)
+        """
+        message = object.__new__(cls)
+        given = {"kind": kind, "arrays": arrays, "agents": agents, "present": {} if present is None else present}
+        for name, value in given.items():
+            object.__setattr__(message, name, value)
+        message._complete(copied=False)
+        return message
+
+    def _complete(self, *, copied: bool) -> None:
+        """Check everything, make it read-only, and find out what it costs."""
         self._check_types()
         if self.agents is not None:
             object.__setattr__(self, "agents", self._own_numbers(self.agents))
         masks = {name: read_only(np.array(mask)) for name, mask in self.present.items()}
         arrays, costs = {}, []
         for name, given in self.arrays.items():
-            arrays[name], cost = self._own_array(name, np.asarray(given), masks.get(name))
+            arrays[name], cost = self._own_array(name, np.asarray(given), masks.get(name), copied)
             costs.append(cost)
         for name in masks:
             if name not in arrays:
@@ -88,8 +115,10 @@ class Message:
                     f"{type(part).__name__}; write {{'theta': array}}"
                 )
 
-    def _own_array(self, name: str, array: NDArray[Any], mask: BoolArray | None) -> tuple[NDArray[Any], Cost]:
-        """A read-only copy of an array, wiped where its mask says so, and what sending it costs."""
+    def _own_array(
+        self, name: str, array: NDArray[Any], mask: BoolArray | None, copied: bool
+    ) -> tuple[NDArray[Any], Cost]:
+        """A read-only array, which may be a copy, wiped where its mask says so, and what sending it costs."""
         agents = self.agents
         if array.dtype.kind not in "biuf" or (agents is not None and array.shape[:1] != agents.shape):
             raise self._wrong_array(name, array)
@@ -99,9 +128,10 @@ class Message:
             sent = int(np.count_nonzero(mask))
             if sent < mask.size:
                 each = array.size // mask.size
-                return read_only(_wiped(array, mask)), Cost(mask, each, each * sent, array.itemsize)
+                return read_only(_wiped(array, mask, copied)), Cost(mask, each, each * sent, array.itemsize)
         rows = 1 if agents is None else max(len(agents), 1)
-        return read_only(np.array(array)), Cost(None, array.size // rows, array.size, array.itemsize)
+        array = np.array(array) if copied else array
+        return read_only(array), Cost(None, array.size // rows, array.size, array.itemsize)
 
     def _own_numbers(self, agents: IntArray) -> IntArray:
         """The numbers of the agents as an immutable array of 64 bits."""
@@ -153,9 +183,8 @@ class Message:
         if self.agents is None:
             return self
         arrays = {name: array[index] for name, array in self.arrays.items()}
-        return Message(
-            self.kind, arrays, self.agents[index], {name: mask[index] for name, mask in self.present.items()}
-        )
+        present = {name: mask[index] for name, mask in self.present.items()}
+        return Message.of_own(self.kind, arrays, self.agents[index], present)
 
     def for_agents(self, agents: IntArray) -> "Message | None":
         """The part for these agents, in their order, or None if there is none; a broadcast stays whole.
@@ -217,6 +246,10 @@ def summed_over_rows(costs: Iterable[Cost], rows: int) -> tuple[IntArray, IntArr
     return scalars, sizes
 
 
-def _wiped(array: NDArray[Any], mask: BoolArray) -> NDArray[Any]:
-    """A copy with zeros where the mask over its leading axes is False."""
-    return np.where(mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array, array.dtype.type(0))
+def _wiped(array: NDArray[Any], mask: BoolArray, copied: bool) -> NDArray[Any]:
+    """The array, or a copy, with zeros where the mask over its leading axes is False."""
+    sent, nothing = mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim)), array.dtype.type(0)
+    if copied:
+        return np.where(sent, array, nothing)
+    np.copyto(array, nothing, where=~sent)
+    return array

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 
 if TYPE_CHECKING:
     from fedbandit_envs.protocol.network import Network  # it makes neighbourhoods, so it imports this module
@@ -97,7 +97,11 @@ class Neighbourhood:
         if weights is None:
             weight, counted = 1 / (self.largest_degree + 1), arrived.astype(np.float64)
             kept = 1 - weight * np.einsum("nd->n", counted)
-            return kept[:, None] * own + weight * np.einsum("nd,ndk->nk", counted, received)
+            mixed = np.einsum("nd,ndk->nk", counted, received)
+            mixed *= weight
+            for rows in row_groups(len(own)):
+                mixed[rows] += kept[rows, None] * own[rows]
+            return mixed
         used = np.where(arrived, weights, 0.0)
         total = np.add.reduce(used, axis=1)
         if not (np.minimum.reduce(used, axis=None, initial=0) >= 0 and np.maximum.reduce(total) <= 1 + 1e-9):

@@ -126,7 +126,7 @@ def _merged(messages: list[Message]) -> Message:
                 f"{sorted(first.arrays)} and {message.kind!r} with {sorted(message.arrays)}; what an agent says may "
                 "depend on the round, not on the agent"
             )
-    return Message(
+    return Message.of_own(
         first.kind,
         {name: np.concatenate([message[name] for message in messages]) for name in first.arrays},
         np.concatenate([message.agents for message in messages if message.agents is not None]),

@@ -36,7 +36,7 @@ class Checkpoints:
         self._changing = False  # whether there is any regret to sum up
         # No count is larger than the horizon, and no mark larger than K.
         kind = np.int32 if horizon < 2**31 else np.int64
-        self._tables = CountTables(read_only(np.zeros((num_agents, num_arms), dtype=kind)))
+        self._tables = CountTables(np.broadcast_to(kind(0), (num_agents, num_arms)))  # zeros that take no memory
         self._mark_kind = np.min_scalar_type(-1 - num_arms)
 
     def add(self, feedback: Feedback, segment: Segment | None = None) -> None:

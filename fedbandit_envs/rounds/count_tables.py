@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import IntArray, read_only
 from fedbandit_envs.protocol.messages import State
 
-_PLAIN = 32  # up to this many tables are not compressed: runs of long plans have no more, and compressing takes time
-_LARGE = 2**16  # bytes from which a later table is compressed
+_PLAIN = 32  # up to this many tables none is compressed: runs of long plans have no more, and compressing takes time
+_LARGE = 2**16  # bytes from which a table is compressed once there are more
 _LEVEL = 1  # zlib's fastest; higher levels save little more
 
 
@@ -25,9 +25,9 @@ class _Piece(NamedTuple):
 class CountTables(Sequence[IntArray]):
     """Tables (n, K) of counts that only grow, each kept as what it has more than the one before.
 
-    Differences have the smallest type that holds them, and many large ones are compressed, so a table of step-by-step
-    agents takes a tenth of its size. Reading all tables in their order costs each once; a single one is added up from
-    those before it, but the last is at hand.
+    Differences have the smallest type that holds them, and where there are many large ones all are compressed, so a
+    table of step-by-step agents takes a tenth of its size. Reading all tables in their order costs each once; a single
+    one is added up from those before it, but the last is at hand.
 
     >>> tables = CountTables(np.zeros((1, 2), dtype=np.int32))
     >>> for now in ([[1, 0]], [[3, 4]]):
@@ -49,11 +49,11 @@ class CountTables(Sequence[IntArray]):
         more = now - self._last
         more = more.astype(np.min_scalar_type(more.max(initial=0)))
         self._last = now
-        if len(self._pieces) < _PLAIN or more.nbytes < _LARGE:
-            self._pieces.append(_Piece(more, ""))
-        else:
-            packed = zlib.compress(more.tobytes(), _LEVEL)
-            self._pieces.append(_Piece(np.frombuffer(packed, dtype=np.uint8), more.dtype.name))
+        self._pieces.append(_Piece(more, ""))
+        if len(self._pieces) > _PLAIN:  # the first time all of them, later the one that is new
+            last = len(self._pieces) - 1
+            for place in range(0 if last == _PLAIN else last, last + 1):
+                self._pieces[place] = _packed(self._pieces[place])
 
     def copy(self) -> "CountTables":
         """The tables as they are now; what is added later is not in the copy. No table is copied."""
@@ -158,3 +158,11 @@ class StackedTables(Sequence[IntArray]):
         if isinstance(place, slice):
             return tuple(read_only(np.concatenate(tables)) for tables in zip(*parts, strict=True))
         return read_only(np.concatenate(parts))
+
+
+def _packed(piece: _Piece) -> _Piece:
+    """A table of differences, compressed if it is large."""
+    if piece.kind or piece.data.nbytes < _LARGE:
+        return piece
+    packed = zlib.compress(piece.data.tobytes(), _LEVEL)
+    return _Piece(np.frombuffer(packed, dtype=np.uint8), piece.data.dtype.name)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Cost, Message, summed_over_rows
@@ -11,7 +12,7 @@ DIRECTIONS = ("up", "down", "peer")
 COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
-_MOST_BYTES = 2**17  # how many bytes the masks of waiting messages may have, to bound memory too
+_MOST_BYTES = 2**17  # how many bytes what waiting messages hold may have, to bound memory too
 
 
 class Ledger:
@@ -82,8 +83,11 @@ class Ledger:
         for cost in message.costs:
             totals[1 + directions + column] += receivers * cost.scalars
             totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
+        held: list[NDArray[Any]] = [cost.mask for cost in message.costs if cost.mask is not None]
+        if message.agents is not None and self._waiting and message.agents is not self._waiting[-1][1]:
+            held.append(message.agents)  # mostly all messages name the same array
         self._waiting.append((column, message.agents, messages, message.costs))
-        self._bytes += sum(cost.mask.nbytes for cost in message.costs if cost.mask is not None)
+        self._bytes += sum(array.nbytes for array in held)
         if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._add_up()
 

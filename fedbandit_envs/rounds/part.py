@@ -142,11 +142,13 @@ class PartHere:
     def turn(self, down: Message | None) -> int:
         """Let the agents plan, now that `down` has arrived, and pull what they planned; returns the steps it took."""
         self._show()
+        self.last = None  # nobody needs it any more, and a plan can take much memory
         return self._took(play_turn(self._agents, self._checkpoints, down, *self._now()))
 
     def plan(self, down: Message | None) -> CheckedPlan:
         """What the agents of a shard plan, now that `down` has arrived; `carry_out` pulls it."""
         self._show()
+        self.last = None
         return self._agents.plan(down, self.constants.horizon - self.taken)
 
     def carry_out(self, plan: CheckedPlan, length: int) -> int:
@@ -179,6 +181,7 @@ class PartHere:
     def play_on(self, most: int) -> list[Message | None]:
         """Play up to `most` steps without turns, until the agents speak; returns what they say."""
         self._show()
+        self.last = None
         assert self._playing_on is not None
         assert isinstance(self._bandit, PlannedBandit)  # others have no such steps
         return [play_on(self._bandit, self._playing_on, most, self._count_steps)]

@@ -135,7 +135,7 @@ class ViaGraph:
             if name in sent.present:  # masks combine with the senders' own
                 own = sent.present[name].take(source, axis=0)
                 present[name] = own & arrives.reshape(arrives.shape + (1,) * (own.ndim - 2))
-        down = Message(sent.kind, arrays, self._agents, present)
+        down = Message.of_own(sent.kind, arrays, self._agents, present)
         used = reduce(np.bitwise_or, [slots for *_, slots in over.values()]) if over else links
         whole = used is self._network.present
         self.ledger.charge_peers(down, self._network.degrees if whole else used.sum(axis=1, dtype=np.int64))

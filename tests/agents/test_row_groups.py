@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedbandit_agents.phased import plausibility
 from fedbandit_agents.phased.design import g_optimal
 from fedbandit_agents.phased.design_problem import coordinates, settle_jointly
 from fedbandit_agents.phased.estimation import Estimates, aggregate, eliminated, unit_vectors
@@ -24,6 +25,7 @@ def in_groups(request, monkeypatch):
         whole = function()
         with monkeypatch.context() as patch:
             patch.setattr(arrays, "ROWS", request.param)
+            patch.setattr(plausibility, "_TOGETHER", request.param)
             return whole, function()
 
     return both

@@ -52,6 +52,17 @@ def answers(history):
     return [one.down for one in history.exchanges if one.down is not None and one.down.kind == "sums"]
 
 
+def test_a_level_of_the_tree_takes_memory_from_its_first_node_on():
+    env = fb.make("fedbandit/Synthetic-v0", num_agents=3, max_cycles=300)
+    rounds = fb.CommunicationRounds(env, fb.make_policy("Private-FedLinUCB", every=60))
+    rounds.start(seed=0)
+    (side,) = rounds.sides
+    assert side.exact_gram.size == side.exact_moments.size == 0
+    rounds.finish()
+    assert side.releases == 4  # 1, 10, 11 and 100 in bits
+    assert side.exact_gram.shape[:2] == side.exact_moments.shape[:2] == (3, 3)
+
+
 # --- Private-FedLinUCB ------------------------------------------------------------------------------------------------
 
 

@@ -300,6 +300,21 @@ def test_a_message_can_be_copied_and_the_copy_is_immutable_too(message, how):
         other.arrays["more"] = np.zeros(1)
 
 
+def test_a_message_can_take_over_arrays_that_were_made_for_it():
+    sums, mask, agents = np.arange(6.0).reshape(3, 2), np.array([True, False, True]), np.array([1, 4, 7])
+    own, copied = sums.copy(), Message("rows", {"n": sums}, agents, {"n": mask})
+    taken = Message.of_own("rows", {"n": own}, agents, {"n": mask})
+    assert np.shares_memory(taken["n"], own)
+    assert not own.flags.writeable
+    np.testing.assert_array_equal(taken["n"], copied["n"])  # what the mask leaves out is 0 in both
+    assert taken["n"][1].tolist() == [0, 0]
+    np.testing.assert_array_equal(taken.scalars(), copied.scalars())
+    np.testing.assert_array_equal(taken.bytes(), copied.bytes())
+    assert sums.flags.writeable  # a message that copies leaves the array as it was
+    with pytest.raises(ProtocolError, match="one row for each of its 2 agents"):
+        Message.of_own("rows", {"n": np.zeros((3, 1))}, np.array([0, 1]))
+
+
 @pytest.mark.parametrize("how", COPIES)
 def test_a_checked_plan_can_be_copied_and_the_copy_is_read_only_too(how):
     plan = Plan(np.array([[1, 0], [0, 2]]), np.array([1, 0]), 5).checked(2, 2)
@@ -309,6 +324,12 @@ def test_a_checked_plan_can_be_copied_and_the_copy_is_read_only_too(how):
     assert other.checked(2, 2) is other
     assert not other.explore.flags.writeable
     assert not other.arm.flags.writeable
+
+
+def test_feedback_that_is_not_checked_because_nothing_was_pulled_is_read_only_too():
+    feedback = Feedback.of_no_pulls(Plan.wait(2, 3))
+    for array in (feedback.explored, feedback.explored_sums, feedback.arm, feedback.played, feedback.played_sums):
+        assert not array.flags.writeable
 
 
 class Sides(AgentSide):

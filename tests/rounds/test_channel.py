@@ -219,3 +219,12 @@ def test_messages_of_ever_new_shapes_are_counted_right_in_bounded_memory():
     assert column(carrier.ledger, "scalars_up") == expected.tolist()
     assert column(carrier.ledger, "bytes_up") == (8 * expected).tolist()
     assert carrier.ledger.scalars_up == expected.sum()
+
+
+def test_the_ledger_does_not_keep_the_numbers_of_many_agents_for_many_messages():
+    ledger = Ledger(10_000)
+    for step in range(40):
+        ledger.open_round(step)
+        ledger.charge(Message("news", {"x": np.zeros((9_000, 1))}, np.arange(step, 9_000 + step)), "up")
+    assert sum(agents.nbytes for _, agents, *_ in ledger._waiting) < 2**18  # 40 times 72 kB before
+    assert (ledger.messages_up, column(ledger, "scalars_up")[5000]) == (360_000, 40)

@@ -92,4 +92,5 @@ def test_step_by_step_tables_take_a_tenth_of_their_size():
     for pulled in arms:
         np.add.at(now, (np.arange(10_000)[:, None], pulled), 1)
         tables.add(now)
-    assert sum(piece.data.nbytes for piece in tables._pieces) < 0.15 * 100 * now.astype(np.int32).nbytes
+    # The first 32 too, which were not compressed as long as there were no more: alone they would take 0.08.
+    assert sum(piece.data.nbytes for piece in tables._pieces) < 0.08 * 100 * now.astype(np.int32).nbytes
