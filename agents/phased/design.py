@@ -119,7 +119,7 @@ def _climbed_jointly(
     if not choice.anybody:
         return Design(uniform(active), 0.0, dimension, 0, "trivial")
     everybody = choice.x is None
-    if everybody:
+    if choice.x is None:
         part, makes = (directions, active, start), choice.coordinates
     else:
         part, makes = (choice.x, active[agents], None if start is None else start[agents]), None

@@ -186,9 +186,7 @@ class Choice(NamedTuple):
     anybody: bool  #: whether there is an agent with a choice among all
     agents: IntArray  #: (m,) the rows of those of this part
     base: FloatArray  #: (groups, d, d) the part of V that no weight changes
-    x: (
-        FloatArray | None
-    )  #: (m, K, d) their coordinates; None: nobody is left out, and none are made yet
+    x: FloatArray | None  #: (m, K, d) their coordinates; None: nobody is left out, and none are made yet
 
 
 def settle_jointly(directions: FloatArray, active: BoolArray, shared: bool = False) -> Jointly[Choice]:
