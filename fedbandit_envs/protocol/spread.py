@@ -16,8 +16,8 @@ class SpreadServer(ServerSide):
     that sums are the same bit for bit. Messages then stay in the shards.
 
     Where a report is refused or missing, the driver joins the states of all objects and goes on with one. So each array
-    that the server keeps must have a row for each agent, and all else must be the same in all shards. It draws no random
-    numbers, which would be the same in all shards, too.
+    that the server keeps must have a row for each agent, and all else must be the same in all shards. It must not draw
+    random numbers, which would be the same in all shards, too.
 
     >>> import numpy as np
     >>> from fedbandit_envs.joint import sum_jointly
