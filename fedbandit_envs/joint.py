@@ -6,6 +6,8 @@ gathers what the generators of all shards have yielded, and answers them all.
 """
 
 from collections.abc import Callable, Generator, Iterable
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -49,7 +51,7 @@ def sum_jointly(function: Callable[[slice], FloatArray], number: int) -> Jointly
 
     Groups are added in their order, so that the sum is the same bit for bit however the groups are spread.
     """
-    total: FloatArray = yield Joint(summed, (function(rows) for rows in row_groups(number)))
+    total: FloatArray = yield Joint(summed, map(function, row_groups(number)))
     return total
 
 
@@ -59,11 +61,7 @@ def summed(parts: Iterable[Any]) -> Any:
     >>> summed(iter([1, 2, 3]))
     6
     """
-    numbers = iter(parts)
-    total = next(numbers)
-    for number in numbers:
-        total = total + number
-    return total
+    return reduce(add, parts)
 
 
 def joined(parts: Iterable[NDArray[_Scalar]]) -> NDArray[_Scalar]:
