@@ -148,6 +148,10 @@ class CollaborativeServer(PhasedServer):
         norms = _norms(up["psi"][group] if "psi" in up.arrays else self.directions[rows])
         return np.where((norms > 0) & np.isfinite(norms), norms, 1.0)
 
+    def squared_lengths(self, rows: "IntArray | slice") -> FloatArray:
+        """||psi||^2 (n, K), because psi itself stands for the direction."""
+        return np.asarray(np.einsum("nad,nad->na", self.directions[rows], self.directions[rows]))
+
     def learn_directions(self, rows: "IntArray | slice", new: BoolArray, up: Message) -> None:
         """Keep the features psi of agents that report for the first time."""
         if "psi" in up.arrays:

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.protocol.capacities import filled
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
 from fedbandit_envs.protocol.policy import AgentSide, Policy, ServerSide
-from fedbandit_envs.protocol.sharing import filled
 from fedbandit_envs.ties import TIE
 
 _LIFT = 5.0  # what is added to the means of arms whose capacity is explored, so that they are filled first

@@ -38,7 +38,7 @@ from .experiments.log import JsonLines as JsonLines
 from .experiments.results import Result as Result
 from .experiments.running import run as run
 from .experiments.running import run_all as run_all
-from .experiments.settings import ExperimentError as ExperimentError
+from .experiments.settings_files import ExperimentError as ExperimentError
 from .experiments.sweeps import load_sweep as load_sweep
 from .experiments.sweeps import sweep as sweep
 from .experiments.sweeps import sweep_table as sweep_table

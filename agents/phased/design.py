@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -117,16 +118,17 @@ def _climbed_jointly(
     dimension, agents = int(np.add.reduce(choice.coordinates.ranks)), choice.agents
     if not choice.anybody:
         return Design(uniform(active), 0.0, dimension, 0, "trivial")
+    everybody = choice.x is None
     if choice.x is None:
         part, makes = (directions, active, start), choice.coordinates
     else:
         part, makes = (choice.x, active[agents], None if start is None else start[agents]), None
     joint = Joint(_solved, iter([part]), (choice.base, makes, gap, max_iterations, done), each=True)
     del choice, part  # the coordinates are not needed beside their products
-    ((found, *outcome),) = yield joint
-    pi = uniform(active)
-    pi[agents] = found
-    left, iterations, stopped = outcome
+    ((pi, left, iterations, stopped),) = yield joint
+    if not everybody:
+        found, pi = pi, uniform(active)
+        pi[agents] = found
     return Design(pi, left, dimension, iterations, stopped)
 
 
@@ -159,7 +161,7 @@ def _solved(
         done: how many steps have led to the start; None: it is an earlier design, which may still be good.
     """
     vectors, actives, starts = zip(*parts, strict=True)
-    active, ends = joined(actives), np.cumsum([len(part) for part in actives])
+    active, sizes = joined(actives), [len(part) for part in actives]
     problem, arms = put_together(joined(vectors), active, base, coordinates)
     chosen = np.ix_(np.arange(len(active)), arms)
     start = None if starts[0] is None else joined(starts)[chosen].T
@@ -183,7 +185,8 @@ def _solved(
     del solver
     pi = np.zeros(active.shape)
     pi[chosen] = found.pi.T
-    return [_Solved(part, found.gap, found.iterations, found.stopped) for part in np.split(pi, ends[:-1])]
+    rows = zip(sizes, accumulate(sizes), strict=True)
+    return [_Solved(pi[end - size : end], found.gap, found.iterations, found.stopped) for size, end in rows]
 
 
 def _compiled_begin(

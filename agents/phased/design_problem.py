@@ -180,13 +180,13 @@ def whiten(directions: FloatArray, active: BoolArray, shared: bool = False) -> t
 
 
 class Choice(NamedTuple):
-    """The agents of a part of a design problem that have a choice, and what is known of all agents."""
+    """The agents with a choice among those of one part of a design problem, and what is known of all agents."""
 
     coordinates: Coordinates  #: those of all agents
     anybody: bool  #: whether there is an agent with a choice among all
-    agents: IntArray  #: (m,) the rows of the agents of this part that have one
+    agents: IntArray  #: (m,) the rows of those of this part
     base: FloatArray  #: (groups, d, d) the part of V that no weight changes
-    x: FloatArray | None  #: (m, K, d) their coordinates; None: those of all agents are to be made
+    x: FloatArray | None  #: (m, K, d) their coordinates; None: nobody is left out, and none are made yet
 
 
 def settle_jointly(directions: FloatArray, active: BoolArray, shared: bool = False) -> Jointly[Choice]:
@@ -207,7 +207,7 @@ def settle_jointly(directions: FloatArray, active: BoolArray, shared: bool = Fal
     if not choosing:
         return Choice(found, False, agents, found.base, None)
     if choosing == everybody or everybody * active.shape[1] <= _FEW_PAIRS:
-        return Choice(found, True, np.arange(len(free)), found.base, None)
+        return Choice(found, True, agents, found.base, None)
     weights = np.where(free, 0.0, active.T.copy())
     base = found.base + (yield from found.gram_jointly(directions, active, weights))
     groups = row_groups(len(free))

@@ -122,21 +122,23 @@ def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray |
     return np.asarray((largest + noise) / least)
 
 
-def other_directions(theta: FloatArray, directions: FloatArray, squares: FloatArray) -> BoolArray:
+def other_directions(
+    theta: FloatArray, directions: FloatArray, squares: FloatArray, lengths: FloatArray | float = 1.0
+) -> BoolArray:
     """Whether an estimate is not along the direction of the agent's first one, (n, K); the features don't change.
 
     Args:
         theta: the estimates, (n, K, d).
-        directions: the directions, (n, K, d), of any length.
+        directions: the directions, (n, K, d).
         squares: ||theta||^2, (n, K).
+        lengths: the squared lengths of the directions, (n, K); 1 stands for unit vectors.
 
     >>> theta = np.array([[[-2.0, 0.0], [1.0, 1.0]]])
     >>> other_directions(theta, np.array([[[1.0, 0.0], [1.0, 0.0]]]), squares=np.array([[4.0, 2.0]]))
     array([[False,  True]])
     """
     products = np.square(np.einsum("nad,nad->na", theta, directions))
-    both = squares * np.einsum("nad,nad->na", directions, directions)
-    return np.asarray(products < (1 - _SAME_DIRECTION) * both)
+    return np.asarray(products < (1 - _SAME_DIRECTION) * squares * lengths)
 
 
 def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool = True) -> dict[int, str]:

@@ -67,7 +67,8 @@ class PhasedServer(SpreadServer):
         rows = group if len(up.agents) == len(self.known) else agents
         with np.errstate(over="ignore", invalid="ignore"):  # reports that are refused already may overflow
             squares = np.einsum("nad,nad->na", theta, theta)
-            turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares)
+            lengths = self.squared_lengths(rows)
+            turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares, lengths)
             norms = np.sqrt(squares)
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
         too_long = present & (norms > most)
@@ -84,6 +85,10 @@ class PhasedServer(SpreadServer):
     def feature_norms(self, rows: "IntArray | slice", up: Message, group: slice) -> FloatArray | None:
         """||psi|| (n, K) of the agents in some rows of a report, for a server that knows them; None: it does not."""
         return None
+
+    def squared_lengths(self, rows: "IntArray | slice") -> FloatArray | float:
+        """||e||^2 (n, K) of the known directions of some agents; 1 if they are unit vectors, as here."""
+        return 1.0
 
     def _rows(self, agents: IntArray | None) -> "IntArray | slice":
         """Where these agents are among all: a slice, so that nothing is copied, when they are all of them."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbandit_agents.linear.elimination import kept, phase_estimate, phase_pulls, shares, small_design
+from fedbandit_agents.linear.distributed_elimination import kept, phase_estimate, phase_pulls, shares, small_design
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message

@@ -116,7 +116,7 @@ def _names(text: str) -> list[str]:
 def _check_movielens(path: str | None) -> None:
     """Show what the shipped factors hold, and check a file of ratings."""
     from fedbandit_envs.problems.movielens.factors import FACTORS, eligible_users, load_factors
-    from fedbandit_envs.problems.movielens.ratings import read_ratings
+    from fedbandit_envs.problems.movielens.ratings_file import read_ratings
 
     for name in FACTORS:
         factors = load_factors(name)

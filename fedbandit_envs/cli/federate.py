@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the federation, show each turn as it ends, and show the regret and the communication at the end."""
-    from fedbandit_envs.federation.local import federate
+    from fedbandit_envs.federation.one_machine import federate
     from fedbandit_envs.federation.settings import Settings
 
     arguments = dict(pair_of(text) for text in options.set)

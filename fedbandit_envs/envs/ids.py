@@ -86,7 +86,11 @@ def enter(id: str, problem: str | type[Any]) -> None:
 
 
 def register_environments() -> None:
-    """Make known the environments of this package and those that other packages have as entry points."""
+    """Make known the environments of this package and those that other packages have as entry points.
+
+    It is done when the package is imported, and not later: `gymnasium.make("fedbandit_envs:theirs/Name-v0")` imports it
+    and then looks into Gymnasium's own registry alone.
+    """
     for name, where in _OWN.items():
         enter(id_of(name), where)
     for point in entry_points(group=GROUP):

@@ -9,7 +9,7 @@ from typing import Any
 from fedbandit_envs.arrays import short
 from fedbandit_envs.experiments.experiment import Experiment, PolicySpec
 from fedbandit_envs.experiments.identity import RESULT_FORMAT, digest_of, is_run_folder
-from fedbandit_envs.experiments.settings import ExperimentError, read_table
+from fedbandit_envs.experiments.settings_files import ExperimentError, read_table
 
 EXPERIMENT_FILE = "experiment.toml"
 RUNS = "runs"  # the folder with a folder for each run

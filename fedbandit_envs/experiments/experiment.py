@@ -10,7 +10,7 @@ from fedbandit_envs.arrays import short
 from fedbandit_envs.envs.ids import id_of
 from fedbandit_envs.envs.parallel import HiddenContextBandit
 from fedbandit_envs.envs.registration import make, problem_class
-from fedbandit_envs.experiments.settings import (
+from fedbandit_envs.experiments.settings_files import (
     ExperimentError,
     as_default,
     check_keys,

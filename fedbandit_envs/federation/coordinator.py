@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbandit_envs.federation.audit import Refusal
+from fedbandit_envs.federation.audit_trail import Refusal
 from fedbandit_envs.federation.client import HELLO, PLAY, SAME_SETTINGS
 from fedbandit_envs.federation.owners import Owners
 from fedbandit_envs.federation.replies import Reply, ReplyError, agreed, agreed_length, form, read_reply

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedbandit_envs import storage
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.federation.audit import write_refusal
+from fedbandit_envs.federation.audit_trail import write_refusal
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.coordinator import Coordinator, Progress
 from fedbandit_envs.federation.keys import fingerprint_of_pem

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedbandit_envs.arrays import IntArray
-from fedbandit_envs.federation.audit import Refusal
+from fedbandit_envs.federation.audit_trail import Refusal
 from fedbandit_envs.federation.texts import shown
 from fedbandit_envs.rounds.blocks import checked_rows
 

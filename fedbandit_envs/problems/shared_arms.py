@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, IntArray, short_repr
-from fedbandit_envs.protocol.sharing import filled
+from fedbandit_envs.protocol.capacities import filled
 from fedbandit_envs.validation import real_array, whole_number
 
 

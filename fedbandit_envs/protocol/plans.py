@@ -183,7 +183,6 @@ class Feedback:
     An agent side is given one in `report`, and `pulls` and `sums` add both parts up. Its arrays are read-only. A source
     of rewards makes one by `Feedback.of`.
 
-    >>> import numpy as np
     >>> feedback = Feedback(np.array([[2, 0]]), np.array([[1.5, 0.0]]), np.array([1]), np.array([3]), np.array([0.3]))
     >>> feedback.pulls(), feedback.sums()
     (array([[2, 3]]), array([[1.5, 0.3]]))
@@ -205,7 +204,8 @@ class Feedback:
         cls, plan: CheckedPlan, explored_sums: FloatArray, played_sums: FloatArray, features: FloatArray | None = None
     ) -> "Feedback":
         """The feedback of a plan that was carried out unchanged."""
-        feedback = cls(plan.explore, explored_sums, plan.arm, plan.length - plan.exploration, played_sums, features)
+        played = read_only(plan.length - plan.exploration)
+        feedback = cls(plan.explore, explored_sums, plan.arm, played, played_sums, features)
         object.__setattr__(feedback, "plan", plan)
         return feedback
 

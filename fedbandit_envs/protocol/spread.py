@@ -10,12 +10,14 @@ from fedbandit_envs.protocol.policy import ServerSide
 class SpreadServer(ServerSide):
     """A server that works agent by agent, and needs sums or little else over all of them.
 
-    It is written once, as a generator. In one process this is an ordinary server. Over shards there is one object in
-    each shard: `view.constants.num_agents` counts the shard's agents alone, reports have the rows of these, and answers
-    are for these or for all. Messages then stay in the shards. The driver answers each `Joint`, so that sums are the
-    same bit for bit. Sums go by groups of rows, and shards hold whole groups. Where a report is refused or missing, or
-    may be lost, the driver takes over: it joins the states of all parts and goes on with one object. So each array that
-    the server keeps must have a row for each agent, and all else must be the same in all parts.
+    It is written once, as a generator. In one process this is an ordinary server. Over shards each shard has an object
+    of its own, for its own agents: `view.constants.num_agents` counts these alone, and reports have their rows. What
+    the server yields, the driver answers for all shards: sums go by groups of rows, and shards hold whole groups, so
+    that sums are the same bit for bit. Messages then stay in the shards.
+
+    Where a report is refused or missing, the driver joins the states of all objects and goes on with one. So each array
+    that the server keeps must have a row for each agent, and all else must be the same in all shards. It must not draw
+    random numbers, which would be the same in all shards, too.
 
     >>> import numpy as np
     >>> from fedbandit_envs.joint import sum_jointly

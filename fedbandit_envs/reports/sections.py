@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbandit_envs.experiments.advice import advice_about
+from fedbandit_envs.experiments.advice import advice
 from fedbandit_envs.experiments.results import Result
 from fedbandit_envs.experiments.tables import columns_of_some, shown_more
 from fedbandit_envs.experiments.text import Columns
@@ -110,7 +110,7 @@ def advice_lines(result: Result) -> list[str]:
     known = set(policy_names())  # any other name in a folder could import code that someone else has chosen
     specs = [spec for spec in result.experiment.policies if spec.name in known]
     try:
-        return [line for spec in specs for line in advice_about(result, spec)]
+        return advice(result, specs)
     except ValueError:
         return []
 

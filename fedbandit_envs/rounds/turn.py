@@ -79,12 +79,13 @@ def carry_out(
     """
     left = horizon - taken
     plan = plan.cut(left if valid is None else min(left, valid))
-    feedback = pull(plan) if plan.length else Feedback.of_no_pulls(plan)
+    if not plan.length:  # nothing is pulled, so there is nothing to check or to count
+        return Turn(plan, Feedback.of_no_pulls(plan))
+    feedback = pull(plan)
     if not isinstance(feedback, Feedback):  # a wrapper or a source of rewards may have made it
         raise ProtocolError(f"pull: expected a Feedback, got {type(feedback).__name__}; return Feedback.of(plan, ...)")
     feedback = feedback.checked(plan)
-    if plan.length:
-        checkpoints.add(feedback, segment)
-        if taken + plan.length >= checkpoints.next_time:
-            checkpoints.take(taken + plan.length, agents.marks())
+    checkpoints.add(feedback, segment)
+    if taken + plan.length >= checkpoints.next_time:
+        checkpoints.take(taken + plan.length, agents.marks())
     return Turn(plan, feedback)

@@ -92,7 +92,9 @@ class Shard:
         first, last = self._task.border
         own = replace(constants, num_agents=last - first)
         server = server_of(self._task.policy, ServerView.of_run(own, self._task.seed))
-        return ServerPart(server, constants.num_agents, last - first) if isinstance(server, SpreadServer) else None
+        if not isinstance(server, SpreadServer) or type(server).answer is not SpreadServer.answer:
+            return None  # what another `answer` does, parts would not do
+        return ServerPart(server, constants.num_agents, last - first)
 
     def plan(self, down: SlimMessage | None) -> int:
         """Let the agents plan; returns for how many steps."""

@@ -6,7 +6,7 @@ from reference_weights import delb_design, delb_phases
 from refusals import assert_refused
 
 import fedbandit_envs as fb
-from fedbandit_agents.linear.elimination import small_design
+from fedbandit_agents.linear.distributed_elimination import small_design
 
 PLANE = np.eye(2)
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
+from fedbandit_envs.envs import bandit
 from fedbandit_envs.experiments.advice import advice
+from fedbandit_envs.problems.generator import draw_instance
 
 
 def test_the_steps_to_separate_arms_are_those_of_the_first_phase_with_narrow_widths() -> None:
@@ -72,3 +74,12 @@ def test_very_long_runs_are_advised_with_the_reason() -> None:
     line = _advice("Fed-PE", gap=0.001, noise_std=1.0)
     assert "Gaps here are about 0.001" in line
     assert line.endswith("to show a gain, and a problem with larger gaps less.")
+
+
+def test_one_instance_is_drawn_for_all_policies_that_are_shown_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ["Fed-PECD", "Local-UCB", "Uniform", "Fed-PE", "Collaborative"]  # the last two are shown contexts
+    result = fb.run(fb.Experiment("Synthetic", shown, {"max_cycles": 64}, trials=1), executor="serial")
+    drawn = []
+    monkeypatch.setattr(bandit, "draw_instance", lambda *given: drawn.append(given) or draw_instance(*given))
+    assert len(advice(result)) == 2
+    assert len(drawn) == 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fedbandit_envs as fb
 from fedbandit_envs.experiments.identity import run_identities
-from fedbandit_envs.experiments.settings import ExperimentError
+from fedbandit_envs.experiments.settings_files import ExperimentError
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".json"])

@@ -8,7 +8,7 @@ from experiment_policies import small
 import fedbandit_envs as fb
 from fedbandit_envs.cli.main import main, tell_error
 from fedbandit_envs.experiments.folder import FolderError
-from fedbandit_envs.experiments.settings import ExperimentError
+from fedbandit_envs.experiments.settings_files import ExperimentError
 from fedbandit_envs.reports.canvas import fitting_label
 
 UNPRINTABLE = {

@@ -13,8 +13,8 @@ from experiment_policies import small
 import fedbandit_envs as fb
 from fedbandit_envs.experiments import reservations
 from fedbandit_envs.experiments.folder import FolderError
-from fedbandit_envs.experiments.settings import ExperimentError
-from fedbandit_envs.problems.movielens.ratings import read_ratings
+from fedbandit_envs.experiments.settings_files import ExperimentError
+from fedbandit_envs.problems.movielens.ratings_file import read_ratings
 
 
 def compressed(file: Path) -> None:

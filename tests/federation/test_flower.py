@@ -19,7 +19,7 @@ from histories import assert_same_history
 from proc import children_of, listening, private_network_is_possible, running_with, started_with
 
 from fedbandit_envs.federation.isolation import FederationError
-from fedbandit_envs.federation.local import federate
+from fedbandit_envs.federation.one_machine import federate
 from fedbandit_envs.federation.settings import Settings
 from fedbandit_envs.rounds.faults import Faults, QuorumLost
 

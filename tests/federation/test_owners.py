@@ -11,7 +11,7 @@ import pytest
 from federation_loop import SEVERAL, Loop, assert_same, coordinator_of, federated, in_process, settings
 from refusals import assert_refused
 
-from fedbandit_envs.federation.audit import AUDIT_FILE, Refusal, write_refusal
+from fedbandit_envs.federation.audit_trail import AUDIT_FILE, Refusal, write_refusal
 from fedbandit_envs.federation.client import Client
 from fedbandit_envs.federation.owners import Owners, owners_of
 from fedbandit_envs.federation.sources import SimulatedRewards

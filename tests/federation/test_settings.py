@@ -8,7 +8,7 @@ import pytest
 from refusals import assert_refused
 
 from fedbandit_envs.federation.launch import write_node
-from fedbandit_envs.federation.local import client_blocks
+from fedbandit_envs.federation.one_machine import client_blocks
 from fedbandit_envs.federation.settings import write_app
 
 

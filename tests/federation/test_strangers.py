@@ -14,7 +14,7 @@ from proc import private_network_is_possible
 from strangers import Stranger, as_nobody
 
 from fedbandit_envs.federation.isolation import FederationError
-from fedbandit_envs.federation.local import federate
+from fedbandit_envs.federation.one_machine import federate
 
 pytestmark = [pytest.mark.flower, pytest.mark.filterwarnings("default")]  # Flower's warnings are not ours
 pytest.importorskip("flwr")

@@ -12,7 +12,7 @@ from fedbandit_envs.problems.movielens.factors import (
     encode_factors,
     load_factors,
 )
-from fedbandit_envs.problems.movielens.ratings import read_ratings
+from fedbandit_envs.problems.movielens.ratings_file import read_ratings
 
 
 def agents(name, seed, count=100):

@@ -16,7 +16,7 @@ from fedbandit_envs.problems.movielens.learning import (
     largest_difference,
     similarities,
 )
-from fedbandit_envs.problems.movielens.ratings import read_ratings
+from fedbandit_envs.problems.movielens.ratings_file import read_ratings
 
 REPOSITORY = Path(__file__).parents[2]
 REAL_RATINGS = Path(os.environ.get("FEDBANDIT_MOVIELENS", REPOSITORY.parent / "shared" / "data" / "ml-100k" / "u.data"))

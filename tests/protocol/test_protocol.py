@@ -326,6 +326,12 @@ def test_a_checked_plan_can_be_copied_and_the_copy_is_read_only_too(how):
     assert not other.arm.flags.writeable
 
 
+def test_feedback_that_is_not_checked_because_nothing_was_pulled_is_read_only_too():
+    feedback = Feedback.of_no_pulls(Plan.wait(2, 3))
+    for array in (feedback.explored, feedback.explored_sums, feedback.arm, feedback.played, feedback.played_sums):
+        assert not array.flags.writeable
+
+
 class Sides(AgentSide):
     def plan(self, down, remaining):
         return Plan.wait(1, 1)

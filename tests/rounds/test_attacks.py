@@ -136,6 +136,16 @@ def test_an_estimate_in_another_direction_than_the_first_is_refused() -> None:
     assert server.refuses(later) == {1: "sent an estimate of arm 0 in another direction than its first"}
 
 
+def test_another_direction_is_refused_also_where_the_features_stand_for_it() -> None:
+    """Collaborative knows psi, which is no unit vector."""
+    server = fb.make_policy("Collaborative").server(fb.ServerView.of_run(CONSTANTS, seed=0))
+    psi, everybody = np.array([[[0.6, 0.0], [0.0, 0.8]]] * 2), np.ones((2, 2), bool)
+    first = {"theta": np.array([HONEST, HONEST]), "psi": psi}
+    server.answer(fb.Message("estimates", first, np.array([0, 1]), {"theta": everybody}))
+    later = estimates({0: [[-3.0, 0.0], [0.0, 0.1]], 1: [[1.0, 0.1], [0.0, 1.0]]})
+    assert server.refuses(later) == {1: "sent an estimate of arm 0 in another direction than its first"}
+
+
 def test_an_active_set_without_arms_is_refused() -> None:
     present = np.array([[True, False], [False, False]])
     up = fb.Message("active", {"arms": np.array([[0, 1], [0, 1]])}, np.array([1, 2]), {"arms": present})

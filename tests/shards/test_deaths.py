@@ -145,9 +145,9 @@ def test_a_shard_that_always_dies_ends_the_run(mortal):
         fb.play(make("DisLinUCB"), fb.make_policy("DisLinUCB"), seed=2, shards=2, executor="mortal")
 
 
-def killed_run(name, moments, horizon=300):
+def killed_run(name, moments, agents=9):
     """A run over two processes, one of which is killed at each moment, a number of turns; and how many died."""
-    env, rng = make(name, horizon), random.Random(0)
+    env, rng = make(name, agents=agents), random.Random(0)
     with ShardedRounds(env, fb.make_policy(name), shards=2, network="ring") as rounds:
         rounds.start(seed=2)
         turns = 0
@@ -161,10 +161,11 @@ def killed_run(name, moments, horizon=300):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Fed-PECD", "DisLinUCB"])
-def test_processes_that_are_killed_between_turns(name):
-    expected = fb.play(make(name), fb.make_policy(name), seed=2)
-    history, losses = killed_run(name, {3, 9})
+@pytest.mark.parametrize(("name", "agents"), [("Fed-PECD", 9), ("Fed-PECD", 5000), ("DisLinUCB", 9)])
+def test_processes_that_are_killed_between_turns(name, agents):
+    """With 5000 agents the server of Fed-PECD is spread over the shards."""
+    expected = fb.play(make(name, agents=agents), fb.make_policy(name), seed=2)
+    history, losses = killed_run(name, {3, 9}, agents)
     assert losses == 2
     assert_same_history(expected, history)
 

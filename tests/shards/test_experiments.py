@@ -7,7 +7,7 @@ import pytest
 from fedbandit_envs import Experiment, run
 from fedbandit_envs.cli.main import main
 from fedbandit_envs.experiments.identity import run_identities
-from fedbandit_envs.experiments.settings import ExperimentError
+from fedbandit_envs.experiments.settings_files import ExperimentError
 
 ARGUMENTS = {"num_agents": 6, "max_cycles": 300}
 

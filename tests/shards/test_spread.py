@@ -10,6 +10,7 @@ from histories import assert_same_run
 import fedbandit_envs as fb
 from fedbandit_agents.phased import design, design_problem
 from fedbandit_agents.phased.elimination import PhasedAgents, PhasedElimination
+from fedbandit_agents.phased.server import PhasedServer
 from fedbandit_envs.joint import Joint, sum_jointly
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.policy import observe_for
@@ -147,6 +148,27 @@ def test_a_server_is_spread_only_where_shards_hold_whole_groups():
     policy = fb.make_policy("Fed-PECD")
     assert not isinstance(played(environment(policy), policy, 2)[1], ViaShards)
     assert spread(played(environment(policy, num_agents=5000, max_cycles=100), policy, 2)[1])
+
+
+@dataclass(frozen=True)
+class Counting(PhasedElimination):
+    """Its server overrides the verb of all servers."""
+
+    observes: ClassVar[str] = "context"
+
+    def server(self, view):
+        class Server(PhasedServer):
+            def answer(self, up):
+                return super().answer(up) if self.phase < 4 else None
+
+        return Server(self, view.constants)
+
+
+def test_a_server_with_an_answer_of_its_own_is_not_spread(small_groups):
+    env = environment(Counting())
+    history, carrier = played(env, Counting(), 3)
+    assert not isinstance(carrier, ViaShards)
+    assert_same_run(fb.play(env, Counting(), seed=3), history)
 
 
 def test_a_design_that_misses_its_gap_is_warned_of_once(small_groups):

@@ -20,7 +20,7 @@ FOLDERS = {"fedbandit_envs": "fedbandit_envs", "fedbandit_agents": "agents", "fe
 HEAVY = {"scipy", "matplotlib", "sklearn", "pandas", "tqdm"}
 
 # A room imports only rooms named earlier. The modules on the ground floor import nothing of ours but each other.
-GROUND = ("arrays", "ties", "validation", "seeding", "threads", "storage", "version")
+GROUND = ("arrays", "ties", "validation", "seeding", "threads", "storage", "version", "joint")
 ROOMS = (
     "ground",
     "contexts",

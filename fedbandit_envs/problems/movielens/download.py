@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedbandit_envs.problems.movielens.ratings import RATINGS_SHA256
+from fedbandit_envs.problems.movielens.ratings_file import RATINGS_SHA256
 from fedbandit_envs.storage import UNREADABLE, read_whole, write_whole
 from fedbandit_envs.validation import needs
 

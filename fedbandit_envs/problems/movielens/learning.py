@@ -15,7 +15,7 @@ import numpy as np
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.problems.factorisation import balanced, masked_nmf
 from fedbandit_envs.problems.movielens.factors import DIM, NUM_ARMS, MovieLensFactors
-from fedbandit_envs.problems.movielens.ratings import HIGHEST_RATING, RATINGS_SHA256, read_ratings
+from fedbandit_envs.problems.movielens.ratings_file import HIGHEST_RATING, RATINGS_SHA256, read_ratings
 from fedbandit_envs.validation import needs
 
 NEIGHBOURS = 10  # how many similar users predict a missing rating

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
-from fedbandit_agents.linear.elimination import kept, phase_estimate, phase_pulls, shares, small_design
+from fedbandit_agents.linear.distributed_elimination import kept, phase_estimate, phase_pulls, shares, small_design
 
 
 def test_the_pulls_of_the_first_phases_by_hand():

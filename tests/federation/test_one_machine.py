@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedbandit_envs.federation.isolation import FederationError
-from fedbandit_envs.federation.local import _folder
+from fedbandit_envs.federation.one_machine import _folder
 
 
 def test_two_federations_in_one_folder_are_refused_and_one_after_the_other_is_not(tmp_path: Path) -> None:
