@@ -124,7 +124,7 @@ def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Beli
     spreads = np.concatenate([spread, spread_if_wrong(view, others.theta, others.V, spread)], axis=1)
     return Belief(
         np.tile(np.log([1 - WRONG, WRONG]), (len(own), 1)),
-        np.repeat(average.mean, 2, axis=1),
+        np.broadcast_to(average.mean, (len(own), 2, own.shape[1])),
         average.variance + own[:, None] * spreads[..., None] ** 2,
         factors[:, None] * spreads[..., None, None],
     )
@@ -187,13 +187,15 @@ def misfit(
         sums: the sums of the rewards, (n, K).
         noise: the variance of one reward about its mean, (n, K).
     """
-    average = average_belief(view, others)
+    average, theta = average_belief(view, others), others.theta
+    del others  # it is twice as large as psi
     unexplained = average.variance[:, 0] + noise / pulls.clip(min=1)
     squares = (sums / pulls.clip(min=1) - average.mean[:, 0]) ** 2
+    del average
     total = tau2 + unexplained
     share = np.where((pulls > 0) & (total > 0), tau2 / np.where(total > 0, total, 1), 0)
     one_agent = view.distribution.rows(np.arange(1))  # all have as many normals
-    normals = one_agent.reward_factors(view.feature_map, others.theta)[0].shape[2]
+    normals = one_agent.reward_factors(view.feature_map, theta)[0].shape[2]
     independent = min(1.0, normals / pulls.shape[1]) if normals else 1.0
     found = share * (squares - unexplained) / np.where(total > 0, total, 1) * spread**2
     return independent * np.stack([found.sum(axis=1), (share**2).sum(axis=1)], axis=1)

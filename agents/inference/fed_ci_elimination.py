@@ -231,7 +231,7 @@ class EliminatingAgents(AgentSide):
         arrays = {"means": self.means(), "psi": self.view.psi}
         if self.policy.known_proxy(self.view.constants) is None:
             arrays["spread"] = self.share
-        return Message("means", arrays, self.view.agents)
+        return Message.of_own("means", arrays, self.view.agents)
 
 
 def _undominated(among: BoolArray, low: FloatArray, high: FloatArray, equal: FloatArray) -> BoolArray:

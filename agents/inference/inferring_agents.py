@@ -91,7 +91,8 @@ class InferringAgents(AgentSide):
         self.variance, self.factors = prior.variance * own[..., None], prior.factors
         self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own * self.spread**2  # (n, K)
         sigma2 = np.maximum(self.sigma**2, (LEAST_SIGMA * self.scale) ** 2)
-        self.noise: FloatArray = sigma2 + self.tau2 * self.resampled  # (n, K) the variance of one reward
+        # The variance of one reward, (n, K); the same number for all arms takes no memory.
+        self.noise: FloatArray = sigma2 + self.tau2 if self.resampled else np.broadcast_to(sigma2, self.tau2.shape)
 
     def prior_belief(self) -> Belief:
         """What mu and the other agents' reports say about the mean rewards."""
@@ -206,7 +207,7 @@ class InferringAgents(AgentSide):
         theta = local_estimate(self.sums / self.pulls.clip(min=1), self.view.psi, squares)
         seen = self.pulls > 0
         arrays = {"theta": theta, "weight": self.pulls * squares}
-        return Message("first", arrays, self.view.agents, {"theta": seen, "weight": seen})
+        return Message.of_own("first", arrays, self.view.agents, {"theta": seen, "weight": seen})
 
     def news(self) -> Message | None:
         """A message with the estimates that have become better or worse; None if there are none.
@@ -235,7 +236,7 @@ class InferringAgents(AgentSide):
             arrays["residuals"] = self.residuals
         if found is not None:
             arrays["misfit"] = found
-        message = Message("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
+        message = Message.of_own("estimates", arrays, self.view.agents, {"theta": changed, "weight": changed})
         return message if len(spoken) == len(changed) else message.rows(spoken)
 
     def _misfit(self) -> FloatArray | None:

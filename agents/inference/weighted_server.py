@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbandit_agents.inference.scale import LEAST_SIGMA, common_prior, notable, scale_of
 from fedbandit_agents.phased.estimation import unit_vectors
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
@@ -51,7 +51,9 @@ class WeightedServer(ServerSide):
     def __init__(self, policy: "ContextInference", constants: Constants):
         self.policy, self.constants = policy, constants
         shape = (constants.num_agents, constants.num_arms)
-        self.estimates: FloatArray = np.zeros((*shape, constants.dim))
+        # The last estimate of each agent and arm is a value along a direction.
+        self.directions: FloatArray = np.zeros((*shape, constants.dim))
+        self.values: FloatArray = np.zeros(shape)
         self.weights: FloatArray = np.zeros(shape)
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
         self.misfits: FloatArray = np.zeros((constants.num_agents, 2))
@@ -72,11 +74,9 @@ class WeightedServer(ServerSide):
             return Message("prior", {"centre": self.centre, "width": np.array([self.width])})
         if up.kind != "estimates" or not self.width:
             raise ProtocolError(f"message: expected 'estimates' after a prior, or 'first', got {up.kind!r}")
-        new = up.present["theta"]
-        rows, arms = np.nonzero(new)
-        self.estimates[up.agents[rows], arms] = up["theta"][rows, arms]
-        self.weights[up.agents[rows], arms] = up["weight"][rows, arms]
-        e, upper = unit_vectors(self.estimates), np.triu_indices(self.constants.dim)
+        for group in row_groups(len(up.agents)):
+            self._keep_reports(up, group)
+        e, upper, new = self.directions, np.triu_indices(self.constants.dim), up.present["theta"]
         weights, values, theta, V = self._judged(e, self._believed())
         theta, V = self._fit(e, weights / self._scatter(e, weights, values, theta, V), values)
         heard: BoolArray = np.asarray(new.any(axis=0))
@@ -87,6 +87,15 @@ class WeightedServer(ServerSide):
             self.misfits[up.agents] = up["misfit"]
             arrays["spread"] = np.array([self._spread()])
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
+
+    def _keep_reports(self, up: Message, group: slice) -> None:
+        """Keep the estimates and weights of some rows of a message."""
+        assert up.agents is not None
+        rows, arms = np.nonzero(up.present["theta"][group])
+        agents, theta = up.agents[group][rows], up["theta"][group][rows, arms]
+        e = unit_vectors(theta)
+        self.directions[agents, arms], self.values[agents, arms] = e, np.einsum("md,md->m", theta, e)
+        self.weights[agents, arms] = up["weight"][group][rows, arms]
 
     def told_sigma(self, up: Message) -> FloatArray:
         """The noise scale (1,) by the residuals of all agents, after those of a message are kept."""
@@ -150,7 +159,7 @@ class WeightedServer(ServerSide):
         """
         present = claimed > 0
         weights = np.minimum(claimed, MOST_MEDIANS * medians(claimed, present))
-        values = np.einsum("nad,nad->na", self.estimates, e)
+        values = self.values
         most = MOST_MEDIANS * medians(np.abs(values), notable(values, present))
         theta, V = self._fit(e, weights, np.clip(values, -most, most))
         for _ in range(JUDGEMENTS):

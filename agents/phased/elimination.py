@@ -194,7 +194,7 @@ class PhasedAgents(AgentSide):
         theta = self.policy.arithmetic.local_estimate(
             feedback.explored_sums / np.maximum(feedback.explored, 1), self.view.psi, self.squared_norms
         )
-        message = Message("estimates", {"theta": theta} | self.extras(), self.view.agents, {"theta": explored})
+        message = Message.of_own("estimates", {"theta": theta} | self.extras(), self.view.agents, {"theta": explored})
         return message if speakers == len(speaking) else message.rows(speaking)
 
     def extras(self) -> dict[str, FloatArray]:

@@ -177,12 +177,13 @@ class CommunicationRounds(BaseParallelWrapper[str, Observation, int]):
         if not self._record:
             down = self._pending = None  # it can be as large as all that agents know, and nobody needs it any more
         self._idle = idle_turns(self._idle, length, self.policy)
+        turn = self._part.last if self._record else None
         delivery = Delivery()
         if self._part.taken < horizon:  # after the last step nothing is reported or charged: nobody would use it
             delivery = self.carrier.exchange(self._part.reports(), self._part.taken)
             self._pending = delivery.down
-        if self._record and self._part.last is not None:
-            self._exchanges.append(Exchange(step, down, *self._part.last, delivery.up))
+        if turn is not None:
+            self._exchanges.append(Exchange(step, down, *turn, delivery.up))
         if delivery.shortage is not None:
             raise delivery.shortage
 

@@ -46,7 +46,7 @@ class AgentsPart(Protocol):
     sides: list[AgentSide]  #: the agent sides that are in this process
     taken: int  #: the steps taken so far
     uncounted: int  #: the steps of the first plan that the history leaves out
-    last: Turn | None  #: the plan and the feedback of the last turn, where they are recorded
+    last: Turn | None  #: the plan and the feedback of a turn that the agents have not reported yet
 
     def begin(self, constants: Constants, network: Network | None) -> None:
         """Make the agent sides of a new run."""
@@ -142,13 +142,11 @@ class PartHere:
     def turn(self, down: Message | None) -> int:
         """Let the agents plan, now that `down` has arrived, and pull what they planned; returns the steps it took."""
         self._show()
-        self.last = None  # nobody needs it any more, and a plan can take much memory
         return self._took(play_turn(self._agents, self._checkpoints, down, *self._now()))
 
     def plan(self, down: Message | None) -> CheckedPlan:
         """What the agents of a shard plan, now that `down` has arrived; `carry_out` pulls it."""
         self._show()
-        self.last = None
         return self._agents.plan(down, self.constants.horizon - self.taken)
 
     def carry_out(self, plan: CheckedPlan, length: int) -> int:
@@ -171,7 +169,8 @@ class PartHere:
     def reports(self) -> list[Message | None]:
         """What the agents say about the last turn, block by block."""
         assert self.last is not None
-        return self._agents.report(self.last.feedback)
+        turn, self.last = self.last, None  # while the server answers nobody needs it
+        return self._agents.report(turn.feedback)
 
     def alone(self) -> int:
         """How many steps the agents can play without turns, if nothing has arrived for them."""
@@ -181,7 +180,6 @@ class PartHere:
     def play_on(self, most: int) -> list[Message | None]:
         """Play up to `most` steps without turns, until the agents speak; returns what they say."""
         self._show()
-        self.last = None
         assert self._playing_on is not None
         assert isinstance(self._bandit, PlannedBandit)  # others have no such steps
         return [play_on(self._bandit, self._playing_on, most, self._count_steps)]

@@ -161,10 +161,10 @@ class Shard:
         return None if others and not self._part.sides[0].hears_of_others else message
 
     def _report(self, length: int) -> Report:
-        part = self._part
+        part, turn = self._part, self._part.last if self._record else None
         silent = part.taken >= part.constants.horizon or self._server is not None
         (message,) = [None] if silent else part.reports()
-        return Report(length, slim(message), part.last if self._record else None)
+        return Report(length, slim(message), turn)
 
     def kept(self) -> Kept:
         """What was kept of the run so far; the driver finds the gaps itself."""
