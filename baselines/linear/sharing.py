@@ -134,7 +134,10 @@ class AddingServer(ServerSide):
         if found:
             rows = np.flatnonzero(~np.isin(up.agents, list(found)))
         gram, moments, agents = up["gram"][rows], up["moments"][rows], up.agents[rows]
-        impossible = absurd_sums(gram, moments, self.constants)
+        impossible: dict[int, str] = {}
+        for group in row_groups(len(gram)):
+            absurd = absurd_sums(gram[group], moments[group], self.constants)
+            impossible |= {group.start + row: reason for row, reason in absurd.items()}
         impossible |= impossible_grams(gram, self.constants, together=self.together)
         found |= {int(agents[row]): reason for row, reason in impossible.items()}
         for group in row_groups(len(gram)):

@@ -31,7 +31,8 @@ class Checkpoints:
         self._times = checkpoint_times(horizon)
         self._next = 0  # the place of the next time in the grid
         self._taken: list[tuple[int, Marks]] = []
-        self.regret: FloatArray = np.zeros((len(summed_regrets()), num_agents))  # (kinds, n) so far, if contexts change
+        # (kinds, n) so far, if contexts change; until then zeros that take no memory.
+        self.regret: FloatArray = np.broadcast_to(0.0, (len(summed_regrets()), num_agents))
         self._regrets: list[FloatArray] = []
         self._changing = False  # whether there is any regret to sum up
         # No count is larger than the horizon, and no mark larger than K.
@@ -45,7 +46,7 @@ class Checkpoints:
         self.pulls += pulls
         if segment is not None:
             self._changing = True
-            self.regret += segment.regret(pulls)
+            self.regret = self.regret + segment.regret(pulls)
 
     def add_arms(self, arms: IntArray, costs: FloatArray | None = None) -> None:
         """Count one pull of each of `arms` (steps, n), each with its `costs` (steps, kinds, n) if contexts change."""

@@ -18,20 +18,38 @@ history = play(agents)
 print(tracemalloc.get_traced_memory()[1] / (8 * agents * history.constants.num_arms * dim))
 """
 MOST = 12
+_STEPS, _PHASES = 600, 2**17  # the horizons of agents that decide step by step, and in long plans
 _POLICIES = {
-    "Local-UCB": 600,
-    "coop-UCB2": 600,
-    "Fed-PECD": 2**17,
-    "Fed-PE": 2**17,
-    "Enhanced-Fed-PE": 2**17,
-    "Fed-CI": 2**17,
-    "DisLinUCB": 600,
+    "Local-UCB": _STEPS,
+    "KK-UCB": _STEPS,
+    "DisLinUCB": _STEPS,
+    "FedLinUCB": _STEPS,
+    "FedUCB": _STEPS,
+    "Private-FedLinUCB": _STEPS,
+    "Residual-LinUCB": _STEPS,
+    "coop-UCB2": _STEPS,
+    "Dec-UCB": _STEPS,
+    "DDUCB": _STEPS,
+    "Gossip-UCB": _STEPS,
+    "Fed-PECD": _PHASES,
+    "Fed-PE": _PHASES,
+    "Enhanced-Fed-PE": _PHASES,
+    "Collaborative": _PHASES,
+    "Fed-CI": _PHASES,
+    "Fed-CI-Elimination": _PHASES,
+    "Federated-Thompson": _PHASES,
+    "Exact-Thompson": _PHASES,
+    "Local-Thompson": _PHASES,
+    "Theta-Told": _PHASES,
 }
+# Policies without a goal: what their agents must remember is larger, or takes most of it.
+_LARGER = {"Private-Gossip-UCB": _STEPS, "DCB": 60}
 
 
 def memory(quick: bool) -> list[Row]:
-    """Runs of seven policies on Synthetic with M = 10^4, K = 10, d = 3."""
-    return of_policies(_POLICIES, 1000 if quick else 10_000, None if quick else MOST)
+    """Runs on Synthetic with M = 10^4, K = 10, d = 3."""
+    agents = 1000 if quick else 10_000
+    return of_policies(_POLICIES, agents, None if quick else MOST) + of_policies(_LARGER, agents, None)
 
 
 def of_policies(horizons: dict[str, int], agents: int, most: float | None) -> list[Row]:

@@ -72,6 +72,26 @@ def test_what_a_run_allocates_has_a_goal_where_there_are_many_agents(scripts):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "horizon"),
+    {
+        "DisLinUCB": 100,
+        "FedLinUCB": 140,
+        "FedUCB": 60,
+        "Residual-LinUCB": 60,
+        "DDUCB": 60,
+        "Enhanced-Fed-PE": 2**12,
+        "Collaborative": 2**12,
+    }.items(),
+)
+def test_a_run_allocates_at_most_twelve_times_psi(scripts, name, horizon):
+    """The horizons are the shortest at which each of them took more, before it went without what it did not need."""
+    from benchmarks import memory
+
+    assert memory.peak(name, 10_000, horizon) <= memory.MOST == 12
+
+
+@pytest.mark.slow
 def test_instructions_are_counted_or_said_to_need_valgrind(scripts, monkeypatch):
     from benchmarks import instructions
 
