@@ -18,7 +18,7 @@ import numpy as np
 
 from fedbandit_agents.inference.cloud import cloud, needs_cloud
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_envs.arrays import FloatArray, IntArray
+from fedbandit_envs.arrays import ROWS, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.distributions import ContextDistribution
 from fedbandit_envs.contexts.features import FeatureMap, is_linear
 from fedbandit_envs.contexts.roots import matrix_root
@@ -58,10 +58,17 @@ class OthersEstimate:
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The mean and the variance (n, S, K) of <theta_a, features>, for features (n, S, K, d)."""
-        along = np.einsum("nsad,nad->nsa", features, self.Vx)
-        mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[:, None]
+        if len(features) <= ROWS:
+            return self._predicted(features, slice(None))
+        found = [self._predicted(features[rows], rows) for rows in row_groups(len(features))]
+        return np.concatenate([mean for mean, _ in found]), np.concatenate([variance for _, variance in found])
+
+    def _predicted(self, features: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """`predict` for some of the agents, since what comes in between is larger than the features."""
+        along = np.einsum("nsad,nad->nsa", features, self.Vx[rows])
+        mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[rows, None]
         variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
-        return mean, (variance + along**2 * self.gain[:, None]).clip(min=0)
+        return mean, (variance + along**2 * self.gain[rows, None]).clip(min=0)
 
 
 def without_own_share(

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from fedbandit_agents.inference import context_bias
+from fedbandit_agents.linear import ridge
 from fedbandit_agents.phased import plausibility
 from fedbandit_agents.phased.design import g_optimal
 from fedbandit_agents.phased.design_problem import coordinates, settle_jointly
@@ -26,6 +28,8 @@ def in_groups(request, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(arrays, "ROWS", request.param)
             patch.setattr(plausibility, "_TOGETHER", request.param)
+            patch.setattr(ridge, "ROWS", request.param)
+            patch.setattr(context_bias, "ROWS", request.param)
             return whole, function()
 
     return both
@@ -120,3 +124,26 @@ def test_sums_that_cannot_be_are_the_same_agents_for_the_same_reasons(in_groups)
         19: "sent a matrix with a negative eigenvalue",
         22: "sent a matrix that is not symmetric",
     }
+
+
+@pytest.mark.parametrize("width", [0.5, np.full((M, 1), 0.5), np.linspace(0.1, 1, M * K).reshape(M, K)])
+@pytest.mark.parametrize("blocks", [1, K])
+def test_choices_are_the_same_bit_for_bit(in_groups, width, blocks):
+    rng = np.random.default_rng(4)
+    known = ridge.start(M, blocks, D, regularisation=1.0)
+    known.inverse[:] *= rng.uniform(0.5, 1.5, (M, blocks, 1, 1))
+    known.moments[:] = rng.normal(size=(M, blocks, D))
+    psi = rng.normal(size=(M, K, D))
+    whole, grouped = in_groups(lambda: ridge.choose(known, psi, width))
+    np.testing.assert_array_equal(grouped, whole, strict=True)
+    assert len(set(whole)) > 1
+
+
+def test_predictions_without_the_own_share_are_the_same_bit_for_bit(in_groups):
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(M, K, D))
+    reported, precision = rng.normal(size=(M, K)), rng.uniform(0, 0.2, (M, K))
+    others = context_bias.without_own_share(rng.normal(size=(K, D)), np.stack([np.eye(D)] * K), x, reported, precision)
+    one, two = in_groups(lambda: others.predict(x[:, None]))
+    for whole, grouped in zip(one, two, strict=True):
+        np.testing.assert_array_equal(grouped, whole, strict=True)
