@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbandit_agents.inference.scale import LEAST_SIGMA, common_prior, notable, scale_of
-from fedbandit_agents.phased.estimation import unit_vectors
+from fedbandit_agents.phased.estimation import quadratic_forms, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.roots import inverse_root
 from fedbandit_envs.protocol.knowledge import Constants
@@ -24,6 +24,9 @@ _WORTH_OF_WEIGHTS = 10.0
 MOST_MEDIANS = 4.0
 # A report that is off by more than this many standard deviations loses weight, with the square of the excess.
 TRUSTED = 3.0
+# The scatter of an arm's reports counts as at least this share of what their weights say. Reports for inferred features
+# lie closer to a common estimate than their errors do, because they are inferred from that estimate.
+_LEAST_SCATTER = 0.7
 # No agent counts for more than this many times what one of the `_HONEST` agents with the least weights counts for.
 _MOST_SHARES = 4.0
 _HONEST = 0.8
@@ -186,10 +189,10 @@ class WeightedServer(ServerSide):
         is bounded so that it does not.
         """
         residuals = values - np.einsum("nad,ad->na", e, theta)
-        shares = weights * np.einsum("nad,nad->na", np.einsum("nad,ade->nae", e, V), e)
+        shares = weights * quadratic_forms(e, V)
         squares = np.einsum("na,na->a", weights, residuals**2)
         freedom = ((weights > 0) - shares).sum(axis=0)
-        scatter = (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS)
+        scatter = np.maximum(_LEAST_SCATTER, (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS))
         largest: FloatArray = 0.99 / shares.max(axis=0).clip(min=0.01)
         return np.minimum(scatter, largest.clip(min=1))
 
