@@ -18,9 +18,9 @@ import numpy as np
 
 from fedbandit_agents.inference.cloud import cloud, needs_cloud
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_envs.arrays import ROWS, FloatArray, IntArray, row_groups
-from fedbandit_envs.contexts.distributions import ContextDistribution
-from fedbandit_envs.contexts.features import FeatureMap, is_linear
+from fedbandit_agents.phased.estimation import predictions, quadratic_forms
+from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
+from fedbandit_envs.contexts.features import is_linear
 from fedbandit_envs.contexts.roots import matrix_root
 from fedbandit_envs.protocol.knowledge import View
 
@@ -51,24 +51,27 @@ class OthersEstimate:
 
     theta: FloatArray  #: (K, d) the estimate of all agents together
     V: FloatArray  #: (K, d, d) the covariance of that estimate
-    Vx: FloatArray  #: (n, K, d) V times the features x of the agent's own report
+    x: FloatArray  #: (n, K, d) the features of the agent's own report
+    expected: FloatArray  #: (n, K) what the estimate says about <theta_a, x_a>
+    spread: FloatArray  #: (n, K) x^T V x, its variance
     gain: FloatArray  #: (n, K) how much the covariance grows along V x
     shift: FloatArray  #: (n, K) how far the estimate moves along V x
     growth: FloatArray  #: (n, K) the factor by which the variance at x grows, the largest of any direction
 
     def predict(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The mean and the variance (n, S, K) of <theta_a, features>, for features (n, S, K, d)."""
-        if len(features) <= ROWS:
-            return self._predicted(features, slice(None))
-        found = [self._predicted(features[rows], rows) for rows in row_groups(len(features))]
-        return np.concatenate([mean for mean, _ in found]), np.concatenate([variance for _, variance in found])
+        mean, variance = np.empty(features.shape[:3]), np.empty(features.shape[:3])
+        for rows in row_groups(len(features)):  # what comes in between is as large as the features
+            few = features[rows]
+            moved = np.einsum("nsad,ade->nsae", few, self.V)
+            along = np.einsum("nsad,nad->nsa", moved, self.x[rows])
+            mean[rows] = np.einsum("nsad,ad->nsa", few, self.theta) - along * self.shift[rows, None]
+            variance[rows] = np.einsum("nsad,nsad->nsa", moved, few) + along**2 * self.gain[rows, None]
+        return mean, variance.clip(min=0)
 
-    def _predicted(self, features: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """`predict` for some of the agents, since what comes in between is larger than the features."""
-        along = np.einsum("nsad,nad->nsa", features, self.Vx[rows])
-        mean = np.einsum("nsad,ad->nsa", features, self.theta) - along * self.shift[rows, None]
-        variance = np.einsum("nsad,nsad->nsa", np.einsum("nsad,ade->nsae", features, self.V), features)
-        return mean, (variance + along**2 * self.gain[rows, None]).clip(min=0)
+    def predict_own(self) -> tuple[FloatArray, FloatArray]:
+        """The mean and the variance (n, K) of <theta_a, x_a>, as `predict` has them, with less work."""
+        return self.expected - self.spread * self.shift, self.spread * self.growth
 
 
 def without_own_share(
@@ -91,12 +94,37 @@ def without_own_share(
     >>> others.predict(one[None])  # the prior is left: mean 0, variance 1
     (array([[[0.]]]), array([[[1.]]]))
     """
-    Vx = np.einsum("ade,nae->nad", V, x)
-    h = precision * np.einsum("nad,nad->na", x, Vx)
+    spread, expected = quadratic_forms(x, V), predictions(x, theta)
+    h = precision * spread
     arrived = h < 1  # if the server has the report, h < 1, because its prior of theta is proper
     growth = 1 / np.where(arrived, 1 - h, 1)
     gain = np.where(arrived, precision, 0) * growth
-    return OthersEstimate(theta, V, Vx, gain, gain * (reported - np.einsum("nad,ad->na", x, theta)), growth)
+    return OthersEstimate(theta, V, x, expected, spread, gain, gain * (reported - expected), growth)
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """The mean of <theta_a, phi - psi>^2 over c ~ mu_i and theta_a ~ N(theta, V), in two parts; `bias_of` makes it."""
+
+    of_estimate: FloatArray  #: (n, K) its value if theta_a were the estimate theta
+    of_error: FloatArray  #: (n, K) what the error of the estimate adds
+
+    @property
+    def variances(self) -> FloatArray:
+        """tau^2, (n, K): both parts together."""
+        return self.of_estimate + self.of_error
+
+
+def bias_of(view: View, theta: FloatArray, V: FloatArray) -> Bias:
+    """The variances of the bias, for theta (K, d) and its covariance V (K, d, d).
+
+    What the error adds is trace(V_a Cov_{c ~ mu_i}(phi(a, c))): the variances at the columns of a root of V_a, summed.
+    """
+    distribution, feature_map, root = view.distribution, view.feature_map, matrix_root(V)
+    of_error = np.zeros((distribution.num_agents, len(V)))
+    for column in range(V.shape[2]):
+        of_error += distribution.reward_variances(feature_map, root[..., column])
+    return Bias(distribution.reward_variances(feature_map, theta), of_error)
 
 
 def learns_spread(view: View) -> bool:
@@ -105,12 +133,14 @@ def learns_spread(view: View) -> bool:
     return not exact and is_linear(view.feature_map) and view.constants.context != "resampled"
 
 
-def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Belief:
+def prior_belief(view: View, others: OthersEstimate, average: Belief, bias: Bias, spread: FloatArray) -> Belief:
     """What agents believe about the mean rewards in their one hidden context, before any reward of their own.
 
     Args:
         view: what the agents know.
         others: what the other agents know about theta.
+        average: what they believe about <theta_a, psi_a>, by the same estimate.
+        bias: the variances of the bias, by the same estimate.
         spread: the factor on the standard deviations of mu, (n, 1); it counts where `learns_spread` holds.
     """
     distribution, feature_map = view.distribution, view.feature_map
@@ -119,16 +149,15 @@ def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Beli
     if needs_cloud(view):
         points, left = cloud(view)
         mean, variance = others.predict(feature_map(points))
-        around = left * bias_variances(view, others.theta, others.V)
+        around = left * bias.variances
         log_weights = np.full(mean.shape[:2], -math.log(mean.shape[1]))
         return Belief(log_weights, mean, variance + around[:, None], np.zeros((*mean.shape, 0)))
-    average = average_belief(view, others)
     factors, own = distribution.reward_factors(feature_map, others.theta)
-    # E <theta_a, phi - psi>^2 has a part from V, which grows when the own share is taken out.
-    own = own + others.growth * _variances_of_spread(distribution, feature_map, others.V)
+    own = own + others.growth * bias.of_error  # the error of theta grows when the own share is taken out
     if distribution.known is not None:
         return Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
-    spreads = np.concatenate([spread, spread_if_wrong(view, others.theta, others.V, spread)], axis=1)
+    if_wrong = spread_if_wrong(view, others.theta, others.V, bias.variances, spread)
+    spreads = np.concatenate([spread, if_wrong], axis=1)
     return Belief(
         np.tile(np.log([1 - WRONG, WRONG]), (len(own), 1)),
         np.broadcast_to(average.mean, (len(own), 2, own.shape[1])),
@@ -137,12 +166,20 @@ def prior_belief(view: View, others: OthersEstimate, spread: FloatArray) -> Beli
     )
 
 
-def spread_if_wrong(view: View, theta: FloatArray, V: FloatArray, spread: FloatArray) -> FloatArray:
-    """The factor on the standard deviations of mu if mu is wrong, (n, 1): rewards may be as large as psi is long."""
+def spread_if_wrong(view: View, theta: FloatArray, V: FloatArray, bias: FloatArray, spread: FloatArray) -> FloatArray:
+    """The factor on the standard deviations of mu if mu is wrong, (n, 1): rewards may be as large as psi is long.
+
+    Args:
+        view: what the agents know.
+        theta: the server's estimate, (K, d).
+        V: its covariance, (K, d, d).
+        bias: the mean of <theta_a, phi - psi>^2 as mu says it, (n, K).
+        spread: the factor on the standard deviations of mu if it is right, (n, 1).
+    """
     squares = np.einsum("ad,ad->a", theta, theta) + np.einsum("add->a", V)
     reach = np.einsum("nad,nad,a->n", view.psi, view.psi, squares) / view.psi.shape[2]
-    bias = bias_variances(view, theta, V).sum(axis=1)
-    within = np.sqrt(reach / np.where(bias > 0, bias, np.inf))
+    total = bias.sum(axis=1)
+    within = np.sqrt(reach / np.where(total > 0, total, np.inf))
     return np.maximum(_WRONG_SPREAD * spread, within[:, None])
 
 
@@ -166,13 +203,17 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
 
     Nothing else matters when contexts are known, or drawn anew at each pull.
     """
-    mean, variance = others.predict(view.psi[:, None])
+    if others.x is view.psi:
+        mean, variance = (values[:, None] for values in others.predict_own())
+    else:
+        mean, variance = others.predict(view.psi[:, None])
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
 
 
 def misfit(
-    view: View,
-    others: OthersEstimate,
+    normals: int,
+    expected: FloatArray,
+    uncertain: FloatArray,
     tau2: FloatArray,
     spread: FloatArray,
     pulls: IntArray,
@@ -186,23 +227,19 @@ def misfit(
     (tau^2 / (tau^2 + o))^2 the sums lead to the largest likelihood. Arms that share q normals count as q arms.
 
     Args:
-        view: what the agents know.
-        others: what the other agents know about theta.
+        normals: how many normals the arms of an agent share; 0: each arm has its own.
+        expected: the mean of psi^T theta, (n, K).
+        uncertain: its variance, (n, K).
         tau2: the variance of the bias by the present `spread`, (n, K).
         spread: the factor on the standard deviations of mu, (n, 1).
         pulls: how often each arm was pulled, (n, K).
         sums: the sums of the rewards, (n, K).
         noise: the variance of one reward about its mean, (n, K).
     """
-    average, theta = average_belief(view, others), others.theta
-    del others  # it is twice as large as psi
-    unexplained = average.variance[:, 0] + noise / pulls.clip(min=1)
-    squares = (sums / pulls.clip(min=1) - average.mean[:, 0]) ** 2
-    del average
+    unexplained = uncertain + noise / pulls.clip(min=1)
+    squares = (sums / pulls.clip(min=1) - expected) ** 2
     total = tau2 + unexplained
     share = np.where((pulls > 0) & (total > 0), tau2 / np.where(total > 0, total, 1), 0)
-    one_agent = view.distribution.rows(np.arange(1))  # all have as many normals
-    normals = one_agent.reward_factors(view.feature_map, theta)[0].shape[2]
     independent = min(1.0, normals / pulls.shape[1]) if normals else 1.0
     found = share * (squares - unexplained) / np.where(total > 0, total, 1) * spread**2
     return independent * np.stack([found.sum(axis=1), (share**2).sum(axis=1)], axis=1)
@@ -249,18 +286,3 @@ def inferred_features(
     left = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
     tau2 = np.einsum("nade,ade->na", left, theta[:, :, None] * theta[:, None] + V)
     return x, np.maximum(tau2, _LEAST_LEFT * bias)
-
-
-def bias_variances(view: View, theta: FloatArray, V: FloatArray) -> FloatArray:
-    """tau^2 (n, K): the mean of <theta_a, phi - psi>^2 over c ~ mu_i and theta_a ~ N(theta, V)."""
-    distribution, feature_map = view.distribution, view.feature_map
-    return distribution.reward_variances(feature_map, theta) + _variances_of_spread(distribution, feature_map, V)
-
-
-def _variances_of_spread(distribution: ContextDistribution, feature_map: FeatureMap, V: FloatArray) -> FloatArray:
-    """trace(V_a Cov_{c ~ mu_i}(phi(a, c))), (n, K): the variances at the columns of a root of V_a, summed."""
-    root = matrix_root(V)
-    total = np.zeros((distribution.num_agents, len(V)))
-    for column in range(V.shape[2]):
-        total += distribution.reward_variances(feature_map, root[..., column])
-    return total

@@ -36,7 +36,7 @@ class ContextInference(Policy):
     sigma: float | None = checked(None, optional(real_number), above=0)
     estimate_sigma: bool = checked(True, true_or_false)  #: whether the residuals of the rewards correct `sigma`
     growth: int = checked(4, whole_number, at_least=2)  #: how many times later each round comes than the one before
-    batches: int = checked(8, whole_number, at_least=1)  #: number of plans that agents make between two rounds
+    batches: int = checked(6, whole_number, at_least=1)  #: number of plans that agents make between two rounds
 
     def __post_init__(self) -> None:
         check_fields(self)

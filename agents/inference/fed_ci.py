@@ -8,16 +8,18 @@ from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.joint_agents import JointAgents, shares_context
 from fedbandit_agents.inference.joint_server import JointServer
-from fedbandit_agents.inference.posterior import Belief
+from fedbandit_agents.inference.posterior import Against, Belief, positive_part
 from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
 from fedbandit_agents.inference.stream import StreamAgents, is_stream
 from fedbandit_agents.inference.stream_server import StreamServer
-from fedbandit_envs.arrays import BoolArray, IntArray, row_groups
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
 from fedbandit_envs.protocol.policy import ServerSide
 from fedbandit_envs.ties import first_largest
-from fedbandit_envs.validation import checked, one_of, whole_number
+from fedbandit_envs.validation import checked, one_of
+
+_LEAST = np.finfo(np.float64).eps  # of a probability by which odds are divided
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,6 @@ class FedCI(ContextInference):
     #: is one of finitely many. "distributions": where one Gaussian context moves all arms of an agent, agents send once
     #: mu_i, and in each round how often they pulled an arm and its mean reward; elsewhere reports
     server_knows: str = checked("reports", one_of, choices=("reports", "distributions"))
-    samples: int = checked(64, whole_number, at_least=1)  #: samples of the posterior that are drawn for each plan
 
     def agents(self, view: View) -> "FedCIAgents | StreamAgents":
         """Agents that infer their context and play by Thompson sampling; on a stream they weigh what they see."""
@@ -64,32 +65,59 @@ class FedCIAgents(InferringAgents):
     policy: FedCI
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """A plan that pulls each arm as often as it is best in samples, if it is worth exploring; else the best arm."""
+        """A plan that pulls each arm in proportion to the probability that it is best, if it is worth exploring.
+
+        All other pulls are of the arm with the largest expected reward. A plan of m steps that follows t others
+        explores less than its first step would, by the factor (t / m) ln(1 + m / t): an agent that learns on its way
+        pulls a wrong arm at a rate that falls as 1 / t.
+        """
         best = first_largest(belief.expected_rewards())
-        number = min(self.policy.samples, length)
-        worth = self._worth_exploring(belief, best, remaining)
-        unsettled = np.flatnonzero(worth.any(axis=1))
-        explore = np.zeros(worth.shape, dtype=np.int64)
-        if len(unsettled):
-            draws, num_agents = self.view.randomness.draws(self.number), self.view.constants.num_agents
-            counts = belief.best_in_samples(number, draws, num_agents, unsettled)
-            explore[unsettled] = np.where(worth[unsettled], counts * (length // number), 0)
+        elapsed = self.view.constants.horizon - remaining
+        before = max(elapsed, 1)
+        explored = before * np.log1p(length / before)
+        after_a_round = self.told and elapsed == self.phase_start
+        uniforms = self.view.randomness.draws(self.number).uniforms()
+        explore = np.zeros(self.pulls.shape, dtype=np.int64)
+        for rows in row_groups(len(best)):
+            better = belief.rows(rows).against(best[rows])
+            worth = self._worth_exploring(better, best[rows], rows, remaining)
+            wanted = np.where(worth, explored * shares(better.chance, best[rows], worth), 0)
+            if after_a_round:
+                wanted = np.maximum(wanted, self._wanted_for_all(better, best[rows], rows, remaining))
+                wanted *= np.minimum(1, length / wanted.sum(axis=1, keepdims=True).clip(min=1))
+            explore[rows] = shared_out(wanted, uniforms[rows])
         return Plan(explore, best, length)
 
-    def _worth_exploring(self, belief: Belief, best: IntArray, remaining: int) -> BoolArray:
+    def _worth_exploring(self, better: Against, best: IntArray, rows: slice, remaining: int) -> BoolArray:
         """Whether an arm is worth exploring, (n, K): what it may gain is at least the price of finding out.
 
         It may gain E[(r_a - r_best)^+] at each step that remains. To find out takes as many pulls as halve the variance
-        of r_a - r_best, and the price is what these pulls are expected to lose.
+        of r_a - r_best, and the price is what these pulls are expected to lose. The best arm itself does not count.
         """
-        worth: BoolArray = np.empty(self.noise.shape, dtype=bool)
-        for rows in row_groups(len(best)):
-            mean, variance, hope = belief.rows(rows).against(best[rows])
-            # Both sides are multiplied by the variance, which may be 0.
-            price = -mean * np.maximum(variance, self.noise[rows])
-            worth[rows] = remaining * hope * variance >= price
+        # Both sides are multiplied by the variance, which may be 0.
+        price = -better.mean * np.maximum(better.variance, self.noise[rows])
+        worth: BoolArray = remaining * better.hope * better.variance >= price
         worth[np.arange(len(best)), best] = False
         return worth
+
+    def _wanted_for_all(self, better: Against, best: IntArray, rows: slice, remaining: int) -> FloatArray:
+        """How often each agent shall pull an arm for the sake of all, (n, K): at most once, and mostly by chance.
+
+        No agent alone may find it worth its while to explore an arm that is good for many of them, as a pull teaches
+        all of them. All agents together gain M E[(r_a - r_best)^+] a step if they learn theta_a, where only the part of
+        the variance counts that is due to theta. The price is that of as many pulls as halve the variance of theta_a,
+        each by another agent, because an agent's own bias stays in its rewards. These pulls are dealt out by chance.
+        """
+        num_agents, uncertain = self.view.constants.num_agents, self.uncertain[rows]
+        of_best = np.take_along_axis(uncertain, best[:, None], axis=1)
+        hope, _ = positive_part(better.mean, np.sqrt(np.minimum(uncertain + of_best, better.variance)))
+        error = self.noise[rows] + self.tau2[rows] * (not self.resampled)  # the variance of one reward about theta
+        pulls = np.maximum(error, uncertain)  # their number, times the variance that is due to theta
+        worth = (num_agents * remaining * hope * uncertain >= -better.mean * pulls) & (uncertain > 0)
+        worth[np.arange(len(best)), best] = False
+        wanted = np.zeros(worth.shape)
+        wanted[worth] = np.minimum(1, pulls[worth] / (num_agents * uncertain[worth]))
+        return wanted
 
 
 class FedCISiteAgents(SiteAgents, FedCIAgents):
@@ -102,3 +130,39 @@ class FedCIJointAgents(JointAgents, FedCIAgents):
     """Agents of Fed-CI that tell the server their law of contexts and their mean rewards."""
 
     policy: FedCI
+
+
+def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:
+    """About the probability that each arm is the best of those considered, (n, K), each row of which sums to 1.
+
+    The odds against `best` decide, as in the choice model of Bradley, Terry and Luce. They are raised to the power
+    1.125: the odds themselves explore up to a tenth too often where many arms are nearly as good, and larger powers
+    explore unlikely arms too rarely, on which an agent with a wrong belief depends.
+
+    Args:
+        chance: the probability that r_a > r_best, (n, K).
+        best: the arm with the largest expected reward, (n,).
+        among: the arms that are considered beside `best`, (n, K).
+
+    >>> shares(np.array([[0.5, 0.5, 0.9]]), np.array([0]), np.array([[False, True, False]]))
+    array([[0.5, 0.5, 0. ]])
+    """
+    odds = np.where(among, chance / np.maximum(1 - chance, _LEAST), 0)
+    odds *= np.sqrt(np.sqrt(np.sqrt(odds)))  # odds^1.125, with the same bits on every CPU
+    odds[np.arange(len(best)), best] = 1
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def shared_out(wanted: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Whole numbers (n, K) with the expectations `wanted`, whose sum in a row is that of the wanted ones or next to it.
+
+    Args:
+        wanted: how often each arm shall be pulled, (n, K).
+        uniforms: one random number in [0, 1) for each row, (n,).
+
+    >>> shared_out(np.array([[2.5, 5.0, 2.5]]), np.array([0.7]))
+    array([[3, 5, 2]])
+    """
+    reached = np.floor(wanted.cumsum(axis=1) + uniforms[:, None])
+    reached[:, 1:] -= reached[:, :-1].copy()
+    return reached.astype(np.int64)

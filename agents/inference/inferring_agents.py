@@ -13,9 +13,10 @@ from abc import abstractmethod
 import numpy as np
 
 from fedbandit_agents.inference.context_bias import (
+    Bias,
     OthersEstimate,
     average_belief,
-    bias_variances,
+    bias_of,
     inferred_features,
     learns_spread,
     misfit,
@@ -83,21 +84,31 @@ class InferringAgents(AgentSide):
 
     def form_prior(self) -> None:
         """Keep the belief before own rewards, the variance tau^2 of the bias, and the variance of one reward."""
-        prior = self.prior_belief()
-        own = (
-            np.ones(self.scale.shape) if self.told else self.scale**2
-        )  # before anything is told, V is I and theta is 0
+        # Before anything is told, V is I and theta is 0: the scale is the agent's own.
+        own = np.ones(self.scale.shape) if self.told else self.scale**2
+        bias = bias_of(self.view, self.theta, self.V)
+        prior, uncertain = self.prior_belief(bias)
+        self.uncertain: FloatArray = uncertain * own  # (n, K) the variance that is due to theta
         self.log_weights, self.mean = prior.log_weights, prior.mean
         self.variance, self.factors = prior.variance * own[..., None], prior.factors
-        self.tau2: FloatArray = bias_variances(self.view, self.theta, self.V) * own * self.spread**2  # (n, K)
+        self.tau2: FloatArray = bias.variances * own * self.spread**2  # (n, K)
         sigma2 = np.maximum(self.sigma**2, (LEAST_SIGMA * self.scale) ** 2)
         # The variance of one reward, (n, K); the same number for all arms takes no memory.
         self.noise: FloatArray = sigma2 + self.tau2 if self.resampled else np.broadcast_to(sigma2, self.tau2.shape)
 
-    def prior_belief(self) -> Belief:
-        """What mu and the other agents' reports say about the mean rewards."""
+    def prior_belief(self, bias: Bias) -> tuple[Belief, FloatArray]:
+        """What mu and the other agents' reports say about the mean rewards, and how much is due to theta, (n, K).
+
+        Args:
+            bias: the variances of the bias.
+
+        Returns:
+            The belief, and the variance that the mean rewards have because theta is not known, which all agents share.
+        """
         others = self.others()
-        return average_belief(self.view, others) if self.resampled else prior_belief(self.view, others, self.spread)
+        average = average_belief(self.view, others)
+        belief = average if self.resampled else prior_belief(self.view, others, average, bias, self.spread)
+        return belief, average.variance[:, 0]
 
     def prior(self) -> Belief:
         """The belief before own rewards, as it is kept."""
@@ -132,7 +143,7 @@ class InferringAgents(AgentSide):
 
     def _judge_scale(self) -> None:
         """Take a scale of theta from the own rewards, as long as the server has told none."""
-        squares = inner_products(self.view.psi, self.view.psi) + bias_variances(self.view, self.theta, self.V)
+        squares = inner_products(self.view.psi, self.view.psi) + bias_of(self.view, self.theta, self.V).variances
         self.scale = np.sqrt(own_variance(self.pulls, self.sums, squares, self.sigma))
 
     def _learn(self, down: Message) -> None:
@@ -191,15 +202,14 @@ class InferringAgents(AgentSide):
 
     def count(self, feedback: Feedback) -> None:
         """Count the pulls and rewards of a plan, and how far its mean rewards differ from those before."""
-        explored, played = feedback.explored, feedback.pulls() - feedback.explored
-        for pulls, sums in ((explored, feedback.explored_sums), (played, feedback.sums() - feedback.explored_sums)):
-            difference = sums / pulls.clip(min=1) - self.sums / self.pulls.clip(min=1)
-            weight = pulls * self.pulls / (pulls + self.pulls).clip(min=1)
-            # The difference has variance sigma^2 / weight, or (sigma^2 + tau^2) / weight when contexts are drawn anew.
-            squares = weight * difference**2 - (weight > 0) * self.tau2 * self.resampled
-            self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
-            self.pulls = self.pulls + pulls
-            self.sums = self.sums + sums
+        pulls, sums = feedback.pulls(), feedback.sums()
+        difference = sums / pulls.clip(min=1) - self.sums / self.pulls.clip(min=1)
+        weight = pulls * self.pulls / (pulls + self.pulls).clip(min=1)
+        # The difference has variance sigma^2 / weight, or (sigma^2 + tau^2) / weight when contexts are drawn anew.
+        squares = weight * difference**2 - (weight > 0) * self.tau2 * self.resampled
+        self.residuals = self.residuals + np.stack([squares.sum(axis=1), (weight > 0).sum(axis=1)], axis=1)
+        self.pulls = self.pulls + pulls
+        self.sums = self.sums + sums
 
     def first_values(self) -> Message:
         """The estimates from the rewards so far, weighted by pulls alone: the server learns the scale of theta."""
@@ -245,13 +255,16 @@ class InferringAgents(AgentSide):
             return None
         # Until a theta_a is estimated its prior stands for it, which is too wide on purpose: nothing is judged by it.
         compared = np.where(self.precision > 0, self.pulls, 0)
-        return misfit(self.view, self.others(), self.tau2, self.spread, compared, self.sums, self.noise)
+        normals, expected = self.factors.shape[3], self.mean[:, 0]
+        return misfit(normals, expected, self.uncertain, self.tau2, self.spread, compared, self.sums, self.noise)
 
     def _inferred_features(self) -> tuple[FloatArray, FloatArray]:
         """The features that the other arms' rewards suggest, and tau^2; see `inferred_features`."""
         believed, seen = (self.theta, self.V, self.tau2), (self.pulls, self.sums, self.noise)
         x, tau2 = inferred_features(self.view, self.prior(), self.spread, *believed, *seen)
         wrong = wrong_mu(self.view, self.posterior())[:, None] > 0.5
-        larger = spread_if_wrong(self.view, self.theta, self.V, self.spread) / self.spread
+        if not wrong.any():
+            return x, tau2
+        larger = spread_if_wrong(self.view, self.theta, self.V, self.tau2 / self.spread**2, self.spread) / self.spread
         features = x if x is self.view.psi else np.where(wrong[..., None], self.view.psi, x)
         return features, np.where(wrong, larger**2 * self.tau2, tau2)

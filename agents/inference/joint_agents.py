@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedbandit_agents.inference.context_bias import Bias
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.expectation_propagation import upper_triangles
 from fedbandit_agents.inference.inferring_agents import InferringAgents
@@ -43,6 +44,11 @@ class JointAgents(InferringAgents):
         self.held_pulls: IntArray = np.zeros((n, num_arms), dtype=np.int64)
         self.held_sums: FloatArray = np.zeros((n, num_arms))
         super().__init__(policy, view)
+
+    def prior_belief(self, bias: Bias) -> tuple[Belief, FloatArray]:
+        """What mu and the prior of theta say; an answer does not tell how much of its variance is due to theta."""
+        belief, uncertain = super().prior_belief(bias)
+        return belief, np.where(self.answered[:, None], 0, uncertain)
 
     def prior(self) -> Belief:
         """The last answer; agents that have none believe what mu and the prior of theta say."""

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from beliefs import prior_of
 from bumps import bumps
 
 import fedbandit_envs as fb
 from fedbandit_agents.inference.cloud import cloud, needs_cloud, spread_normals
-from fedbandit_agents.inference.context_bias import average_belief, prior_belief, without_own_share
+from fedbandit_agents.inference.context_bias import average_belief, without_own_share
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.seeding import Randomness, Stream
 
@@ -30,7 +31,7 @@ def test_a_cloud_has_the_mean_and_the_variance_of_the_bias_nearly():
     mu, feature_map = fb.Gaussian([[0.8], [-0.5], [1.3]], std=0.5), fb.FeatureFunction(bumps, 8, 6, 1)
     view, theta = view_of(mu, feature_map), np.random.default_rng(0).normal(size=(8, 6))
     others = without_own_share(theta, np.zeros((8, 6, 6)), view.psi, np.zeros((3, 8)), np.zeros((3, 8)))
-    belief = prior_belief(view, others, np.ones((len(view.psi), 1)))
+    belief = prior_of(view, others)
     mean = belief.expected_rewards()
     variance = np.einsum("ns,nsa->na", belief.weights, belief.variance + (belief.mean - mean[:, None]) ** 2)
     assert mean == pytest.approx(np.einsum("nad,ad->na", view.psi, theta), abs=0.05)
@@ -65,6 +66,6 @@ def test_a_cloud_infers_rewards_better_than_one_gaussian():
     gaussian = Belief(average.log_weights, average.mean, average.variance + own[:, None], factors[:, None])
     errors = [
         np.sqrt(np.mean((belief.given(pulls, sums, np.full((300, 8), 0.09)).expected_rewards() - truth)[:, 4:] ** 2))
-        for belief in (prior_belief(view, others, np.ones((len(view.psi), 1))), gaussian)
+        for belief in (prior_of(view, others), gaussian)
     ]
     assert errors[0] < 0.6 * errors[1]

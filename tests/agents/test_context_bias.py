@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from beliefs import covariance, others, view_of
+from beliefs import covariance, others, prior_of, view_of
 
 from fedbandit_agents.inference.context_bias import (
-    bias_variances,
+    bias_of,
     inferred_features,
-    prior_belief,
     without_own_share,
 )
 from fedbandit_envs import Discrete, FeatureFunction, Gaussian, Identity, PointMass, Table
@@ -25,7 +24,7 @@ def test_posterior_of_two_arms_by_hand(trusting):
     # r = (c, 2c), c ~ N(1, 1/4). One reward 2 of the first arm, noise 1: the precision of c goes from 4 to 5, its mean
     # to (4 * 1 + 1 * 2) / 5 = 1.2.
     view = view_of(Gaussian(np.array([[1.0]]), std=0.5), Identity(2, 1))
-    prior = prior_belief(view, others(view, np.array([[1.0], [2.0]]), np.zeros((2, 1, 1))), np.ones((len(view.psi), 1)))
+    prior = prior_of(view, others(view, np.array([[1.0], [2.0]]), np.zeros((2, 1, 1))))
     found = prior.given(np.array([[1, 0]]), np.array([[2.0, 0.0]]), np.ones((1, 2)))
     np.testing.assert_allclose(found.expected_rewards(), [[1.2, 2.4]])
     np.testing.assert_allclose(covariance(found), [[[0.2, 0.4], [0.4, 0.8]]])
@@ -34,7 +33,7 @@ def test_posterior_of_two_arms_by_hand(trusting):
 def test_uncertain_theta_is_learnt_arm_by_arm_when_the_context_is_known():
     # r_a = theta_a, theta_a ~ N(0, 1). Three rewards with sum 3 and noise 1: precision 4, mean 3/4; arm 2 unseen.
     view = view_of(PointMass(np.ones((1, 2))), Table(2, 1))
-    prior = prior_belief(view, others(view, np.zeros((2, 1)), np.ones((2, 1, 1))), np.ones((len(view.psi), 1)))
+    prior = prior_of(view, others(view, np.zeros((2, 1)), np.ones((2, 1, 1))))
     found = prior.given(np.array([[3, 0]]), np.array([[3.0, 0.0]]), np.ones((1, 2)))
     np.testing.assert_allclose(found.expected_rewards(), [[0.75, 0.0]])
     np.testing.assert_allclose(covariance(found), [[[0.25, 0.0], [0.0, 1.0]]])
@@ -43,7 +42,7 @@ def test_uncertain_theta_is_learnt_arm_by_arm_when_the_context_is_known():
 def test_who_is_behind_the_screen_by_hand():
     # Two equally likely people with r = 0 and r = 2; a reward of 2 with noise 1: odds exp(-(0 - 4) / 2) = e^2.
     view = view_of(Discrete(np.array([[[0.0], [2.0]]]), np.array([[0.5, 0.5]])), Identity(1, 1))
-    prior = prior_belief(view, others(view, np.ones((1, 1)), np.zeros((1, 1, 1))), np.ones((len(view.psi), 1)))
+    prior = prior_of(view, others(view, np.ones((1, 1)), np.zeros((1, 1, 1))))
     found = prior.given(np.array([[1]]), np.array([[2.0]]), np.ones((1, 1)))
     np.testing.assert_allclose(found.weights, [[1 / (1 + np.e**2), np.e**2 / (1 + np.e**2)]])
     np.testing.assert_allclose(found.expected_rewards(), [[2 * np.e**2 / (1 + np.e**2)]])
@@ -88,8 +87,8 @@ def test_inferred_features_are_the_context_given_the_other_arms(name):
     view = view_of(DISTRIBUTIONS[name](rng, 5, 2), Identity(3, 2))
     theta, pulls, noise = rng.normal(size=(3, 2)), np.array([[1, 2, 3]] * 5), np.full((5, 3), 0.2)
     V, sums = np.zeros((3, 2, 2)), rng.normal(size=(5, 3)) * pulls
-    prior = prior_belief(view, others(view, theta, V), np.ones((len(view.psi), 1)))
-    bias = bias_variances(view, theta, V)
+    prior = prior_of(view, others(view, theta, V))
+    bias = bias_of(view, theta, V).variances
     x, tau2 = inferred_features(view, prior, np.ones((len(view.psi), 1)), theta, V, bias, pulls, sums, noise)
     for i, arm in np.ndindex(5, 3):
         rest = np.arange(3) != arm
@@ -113,8 +112,8 @@ def test_where_nothing_is_inferred_features_are_the_expected_ones(name, feature_
     chosen = MAPS[feature_map]
     view = view_of(DISTRIBUTIONS[name](rng, 5, chosen.context_dim), chosen)
     theta, V = rng.normal(size=(4, 2)), np.tile(0.1 * np.eye(2), (4, 1, 1))
-    prior, ones = prior_belief(view, others(view, theta, V), np.ones((len(view.psi), 1))), np.ones((5, 4))
-    bias = bias_variances(view, theta, V)
+    prior, ones = prior_of(view, others(view, theta, V)), np.ones((5, 4))
+    bias = bias_of(view, theta, V).variances
     x, tau2 = inferred_features(view, prior, np.ones((len(view.psi), 1)), theta, V, bias, ones.astype(int), ones, ones)
     np.testing.assert_array_equal(x, view.psi)
     np.testing.assert_array_equal(tau2, bias)
@@ -147,7 +146,7 @@ def test_factors_and_variances_of_the_bias_make_up_its_covariance(name, feature_
     np.testing.assert_allclose(found, expected, atol=1e-9 * abs(expected).max(initial=1))
     # With theta uncertain, tau^2 adds trace(V Cov(phi)): summed over the columns of a root of V.
     root = rng.normal(size=(4, 2, 2))
-    tau2 = bias_variances(view_of(distribution, feature_map), theta, root @ root.transpose(0, 2, 1))
+    tau2 = bias_of(view_of(distribution, feature_map), theta, root @ root.transpose(0, 2, 1)).variances
     columns = [theta, root[..., 0], root[..., 1]]
     parts = [np.einsum("naa->na", distribution.reward_covariance(feature_map, column)) for column in columns]
     np.testing.assert_allclose(tau2, sum(parts), atol=1e-8 * abs(tau2).max(initial=1))
@@ -167,9 +166,7 @@ def test_gaussian_context_equals_integration_over_the_context(trusting):
     theta, noise = np.array([[0.8], [-0.5]]), 0.3
     view = view_of(Gaussian(np.array([[0.6]]), std=0.4), Identity(2, 1))
     pulls, sums = np.array([[2, 1]]), np.array([[1.9, -0.6]])
-    found = prior_belief(view, others(view, theta, np.zeros((2, 1, 1))), np.ones((len(view.psi), 1))).given(
-        pulls, sums, np.full((1, 2), noise)
-    )
+    found = prior_of(view, others(view, theta, np.zeros((2, 1, 1)))).given(pulls, sums, np.full((1, 2), noise))
     c = np.linspace(0.6 - 4, 0.6 + 4, 40_001)
     rewards = c[:, None] * theta[:, 0]
     log_density = -0.5 * ((c - 0.6) / 0.4) ** 2 - 0.5 * ((sums / pulls - rewards) ** 2 * pulls / noise).sum(axis=1)
@@ -183,9 +180,7 @@ def test_table_of_two_arms_equals_integration_over_both(trusting):
     theta, noise, std = np.array([[1.0], [0.7]]), 0.5, 0.3
     view = view_of(Gaussian(np.array([[0.5, 0.9]]), std=std), Table(2, 1))
     pulls, sums = np.array([[3, 1]]), np.array([[2.4, 0.2]])
-    found = prior_belief(view, others(view, theta, np.zeros((2, 1, 1))), np.ones((len(view.psi), 1))).given(
-        pulls, sums, np.full((1, 2), noise)
-    )
+    found = prior_of(view, others(view, theta, np.zeros((2, 1, 1)))).given(pulls, sums, np.full((1, 2), noise))
     line = np.linspace(-2, 3, 1001)
     c = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
     rewards = c * theta[:, 0]
@@ -201,9 +196,7 @@ def test_discrete_context_equals_integration_over_theta_and_people():
     theta, V, noise = np.array([[0.8], [-0.5]]), np.array([[[0.04]], [[0.09]]]), 0.05
     view = view_of(Discrete(support, weights), Identity(2, 1))
     pulls, sums = np.array([[2, 1]]), np.array([[1.0, -0.1]])
-    found = prior_belief(view, others(view, theta, V), np.ones((len(view.psi), 1))).given(
-        pulls, sums, np.full((1, 2), noise)
-    )
+    found = prior_of(view, others(view, theta, V)).given(pulls, sums, np.full((1, 2), noise))
     grids = [np.linspace(theta[a, 0] - 8 * V[a, 0, 0] ** 0.5, theta[a, 0] + 8 * V[a, 0, 0] ** 0.5, 601) for a in (0, 1)]
     thetas = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
     prior = np.exp(-0.5 * ((thetas - theta[:, 0]) ** 2 / V[:, 0, 0]).sum(axis=1))

@@ -57,8 +57,7 @@ def test_the_contract_holds_on_kinds_of_problems_that_not_every_policy_is_checke
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_block_or_many_give_the_same_run_also_when_samples_are_drawn_in_chunks(name, monkeypatch):
-    monkeypatch.setattr("fedbandit_agents.inference.posterior._CHUNK", 500)
+def test_one_block_or_many_give_the_same_run(name):
     policy = fb.make_policy(name)
     whole, split = (
         fb.play(bandit(PROBLEMS["household"], policy), policy, seed=1, blocks=blocks)
@@ -131,7 +130,6 @@ def test_bernoulli_rewards_and_collinear_features_are_no_trouble():
         ({"estimate_sigma": "yes"}, "estimate_sigma"),
         ({"growth": 1}, "growth"),
         ({"batches": 0}, "batches"),
-        ({"samples": 0}, "samples"),
     ],
 )
 def test_bad_parameters_are_named(parameters, named):

@@ -5,10 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from beliefs import others, view_of
+from beliefs import others, prior_of, view_of
 
 import fedbandit_envs as fb
-from fedbandit_agents.inference.context_bias import prior_belief
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.distributions import ContextDistribution
@@ -70,7 +69,7 @@ THETA = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 def prior(distribution: ContextDistribution) -> Belief:
     """The prior belief of agents for whom theta is known."""
     view = view_of(distribution, fb.Identity(3, 2))
-    return prior_belief(view, others(view, THETA, np.zeros((3, 2, 2))), np.ones((len(view.psi), 1)))
+    return prior_of(view, others(view, THETA, np.zeros((3, 2, 2))))
 
 
 def test_the_prior_of_an_own_distribution_has_the_moments_of_its_rewards() -> None:

@@ -1,11 +1,9 @@
 """Beliefs about mean rewards: what rewards teach them, by dense algebra, and what samples of them say."""
 
 import numpy as np
-import pytest
 from beliefs import covariance
 
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_envs.seeding import RowDraws
 
 
 def random_belief(rng, n=3, components=2, num_arms=4, q=2):
@@ -79,38 +77,17 @@ def dense_samples(rng, belief, number):
     return belief.mean[rows, chosen] + own + np.einsum("nkaq,nkq->nka", belief.factors[rows, chosen], z)
 
 
-@pytest.mark.parametrize("components", [1, 3])
-def test_arms_are_best_in_samples_as_often_as_they_are_best(components):
-    belief = random_belief(np.random.default_rng(4), components=components)
-    number = 40_001  # odd: one sample stays without its mirror image
-    counts = belief.best_in_samples(number, RowDraws(5, (0,), 3), 3, np.arange(3))
-    assert (counts.sum(axis=1) == number).all()
-    best = dense_samples(np.random.default_rng(6), belief, number).argmax(axis=2)
-    expected = np.stack([np.bincount(row, minlength=4) for row in best])
-    # Differences of two frequencies: standard deviation below 0.0036, and 0.02 is 5.6 of them.
-    assert abs(counts - expected).max() < 0.02 * number
-
-
-def test_samples_of_some_rows_are_those_of_all_rows():
-    belief = random_belief(np.random.default_rng(7), n=5, components=2)
-
-    def draws():
-        return RowDraws(8, (0,), 5)
-
-    every = belief.best_in_samples(33, draws(), 5, np.arange(5))
-    some = np.array([1, 4])
-    np.testing.assert_array_equal(belief.best_in_samples(33, draws(), 5, some), every[some])
-
-
 def test_the_difference_to_an_arm_has_the_moments_of_samples():
     belief = random_belief(np.random.default_rng(9))
     arm = np.array([0, 2, 3])
-    mean, variance, hope = belief.against(arm)
+    mean, variance, hope, chance = belief.against(arm)
     samples = dense_samples(np.random.default_rng(10), belief, 200_000)
     difference = samples - np.take_along_axis(samples, arm[:, None, None], 2)
     np.testing.assert_allclose(mean, difference.mean(axis=1), atol=0.02)
     np.testing.assert_allclose(variance, difference.var(axis=1), rtol=0.03, atol=1e-12)
     np.testing.assert_allclose(hope, difference.clip(min=0).mean(axis=1), atol=0.02)
+    others = np.arange(4) != arm[:, None]
+    np.testing.assert_allclose(chance[others], (difference > 0).mean(axis=1)[others], atol=0.01)
 
 
 def test_a_belief_without_any_uncertainty_stays_finite():

@@ -29,7 +29,6 @@ def in_groups(request, monkeypatch):
             patch.setattr(arrays, "ROWS", request.param)
             patch.setattr(plausibility, "_TOGETHER", request.param)
             patch.setattr(ridge, "ROWS", request.param)
-            patch.setattr(context_bias, "ROWS", request.param)
             return whole, function()
 
     return both

@@ -96,7 +96,7 @@ def test_agents_that_no_answer_reaches_judge_the_scale_alone():
     problem = in_units(fb.Synthetic(num_agents=10, num_arms=5, context_std=0.1), 1000.0)
     env = fb.HiddenContextBandit(problem, max_cycles=2**12)
     deaf, alone = (
-        np.mean([fb.play(env, policy, seed=seed, faults=faults).mean_regret()[-1] for seed in range(3)])
+        np.mean([fb.play(env, policy, seed=seed, faults=faults).mean_regret()[-1] for seed in range(12)])
         for policy, faults in ((FedCI(), fb.Faults(dropout=1.0)), (LocalThompson(), None))
     )
     assert deaf == pytest.approx(alone, rel=0.3)

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from beliefs import prior_of
 from changed import Changed
 
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
-from fedbandit_agents.inference.context_bias import misfit, prior_belief, without_own_share, wrong_mu
+from fedbandit_agents.inference.context_bias import misfit, without_own_share, wrong_mu
 from fedbandit_agents.inference.weighted_server import WeightedServer
 from fedbandit_baselines import LocalThompson
 from fedbandit_envs.seeding import Randomness, Stream
@@ -31,20 +32,19 @@ def test_rewards_tell_whether_mu_is_wrong(off, lowest, highest):
     pulls = np.full((30, 5), 400)
     sums = pulls * np.einsum("nd,ad->na", context, theta) + 0.1 * np.sqrt(pulls) * rng.normal(size=(30, 5))
     others = without_own_share(theta, np.zeros((5, 3, 3)), view.psi, np.zeros((30, 5)), np.zeros((30, 5)))
-    belief = prior_belief(view, others, np.ones((30, 1))).given(pulls, sums, np.full((30, 5), 0.01))
+    belief = prior_of(view, others).given(pulls, sums, np.full((30, 5), 0.01))
     assert lowest <= np.median(wrong_mu(view, belief)) <= highest
 
 
 def test_misfit_by_hand():
     # theta = 2 is known, psi = 1, mu's spread is 0.5: tau^2 = 1, and the mean of four rewards has variance 4 / 4 = 1.
     # The mean reward 5 is 3 off. So the square of the factor is (9 - 1) / 1, with weight (1 / (1 + 1))^2.
-    view, none = view_of(fb.Gaussian([[1.0]], std=0.5), 1), np.zeros((1, 1))
-    others = without_own_share(np.array([[2.0]]), np.zeros((1, 1, 1)), view.psi, none, none)
+    expected, uncertain = np.array([[2.0]]), np.zeros((1, 1))
     seen = (np.array([[4]]), np.array([[20.0]]), np.array([[4.0]]))
-    found = misfit(view, others, np.ones((1, 1)), np.ones((1, 1)), *seen)
+    found = misfit(1, expected, uncertain, np.ones((1, 1)), np.ones((1, 1)), *seen)
     np.testing.assert_allclose(found, [[0.25 * 8, 0.25]])
     # If the factor is already 3, tau^2 = 9, what is found is 8 again, with more weight.
-    found = misfit(view, others, np.full((1, 1), 9.0), np.full((1, 1), 3.0), *seen)
+    found = misfit(1, expected, uncertain, np.full((1, 1), 9.0), np.full((1, 1), 3.0), *seen)
     np.testing.assert_allclose(found, [[0.81 * 8, 0.81]])
 
 
@@ -52,12 +52,13 @@ def test_misfit_by_hand():
 def test_residuals_tell_by_which_factor_the_spread_is_wrong(factor):
     rng, M, K = np.random.default_rng(1), 400, 5
     mu = fb.Gaussian(rng.normal(size=(M, 3)), std=0.1)
-    view, theta, none = view_of(mu, K), rng.normal(size=(K, 3)), np.zeros((M, K))
+    theta, none = rng.normal(size=(K, 3)), np.zeros((M, K))
     context = mu.mean + factor * 0.1 * rng.normal(size=mu.mean.shape)
     pulls, tau2 = np.full((M, K), 400), np.tile(0.01 * np.einsum("ad,ad->a", theta, theta), (M, 1))
     sums = pulls * np.einsum("nd,ad->na", context, theta) + 0.1 * np.sqrt(pulls) * rng.normal(size=(M, K))
-    others = without_own_share(theta, np.zeros((K, 3, 3)), view.psi, none, none)
-    squares, weight = misfit(view, others, tau2, np.ones((M, 1)), pulls, sums, np.full((M, K), 0.01)).sum(axis=0)
+    expected = np.einsum("nd,ad->na", mu.mean, theta)
+    found = misfit(3, expected, none, tau2, np.ones((M, 1)), pulls, sums, np.full((M, K), 0.01))
+    squares, weight = found.sum(axis=0)
     # 5 arms share 3 normals: 1,200 degrees of freedom, a standard error of sqrt(2 / 1200) = 4 %; five of them, and 5
     # arms that weigh differently.
     assert squares / weight == pytest.approx(factor**2, rel=0.25)

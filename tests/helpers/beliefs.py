@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedbandit_agents.inference.context_bias import without_own_share
+from fedbandit_agents.inference.context_bias import average_belief, bias_of, prior_belief, without_own_share
 from fedbandit_envs.protocol.knowledge import Constants, View
 from fedbandit_envs.seeding import Randomness, Stream
 
@@ -28,3 +28,9 @@ def covariance(belief):
     arms = np.arange(belief.mean.shape[2])
     within[..., arms, arms] += belief.variance
     return np.einsum("ns,nsab->nab", belief.weights, within + np.einsum("nsa,nsb->nsab", deviation, deviation))
+
+
+def prior_of(view, known):
+    """What agents believe before any reward, given what the others know about theta, if the spread of mu is right."""
+    bias, ones = bias_of(view, known.theta, known.V), np.ones((len(view.psi), 1))
+    return prior_belief(view, known, average_belief(view, known), bias, ones)
