@@ -69,9 +69,10 @@ class OthersEstimate:
             variance[rows] = np.einsum("nsad,nsad->nsa", moved, few) + along**2 * self.gain[rows, None]
         return mean, variance.clip(min=0)
 
-    def predict_own(self) -> tuple[FloatArray, FloatArray]:
-        """The mean and the variance (n, K) of <theta_a, x_a>, as `predict` has them, with less work."""
-        return self.expected - self.spread * self.shift, self.spread * self.growth
+    def own(self) -> Belief:
+        """What agents believe about <theta_a, x_a>, as `predict` has it, with less work."""
+        mean, variance = self.expected - self.spread * self.shift, self.spread * self.growth
+        return _of_features(mean[:, None], variance[:, None])
 
 
 def without_own_share(
@@ -203,10 +204,11 @@ def average_belief(view: View, others: OthersEstimate) -> Belief:
 
     Nothing else matters when contexts are known, or drawn anew at each pull.
     """
-    if others.x is view.psi:
-        mean, variance = (values[:, None] for values in others.predict_own())
-    else:
-        mean, variance = others.predict(view.psi[:, None])
+    return _of_features(*others.predict(view.psi[:, None]))
+
+
+def _of_features(mean: FloatArray, variance: FloatArray) -> Belief:
+    """The belief about <theta_a, features> with this mean and variance, (n, 1, K) each."""
     return Belief(np.zeros((len(mean), 1)), mean, variance, np.zeros((*mean.shape, 0)))
 
 

@@ -68,6 +68,9 @@ class InferringAgents(AgentSide):
         self.reported: FloatArray = np.zeros((n, num_arms))
         self.precision: FloatArray = np.zeros((n, num_arms))
         self.features: FloatArray = view.psi
+        # Whether reports are for other features than psi.
+        root = None if self.resampled else view.distribution.common_root(view.feature_map)
+        self.infers_features = root is not None
         self.number = 0  # the number of the plan
         # Where the phase starts and ends and where the plan ends, in steps.
         self.phase_start, self.phase_end, self.plan_end = 0, policy.first_plan(view.constants), 0
@@ -106,7 +109,7 @@ class InferringAgents(AgentSide):
             The belief, and the variance that the mean rewards have because theta is not known, which all agents share.
         """
         others = self.others()
-        average = average_belief(self.view, others)
+        average = average_belief(self.view, others) if self.infers_features else others.own()
         belief = average if self.resampled else prior_belief(self.view, others, average, bias, self.spread)
         return belief, average.variance[:, 0]
 

@@ -105,7 +105,8 @@ class Belief:
         Each is an array (n, S, K). The arguments are those of `given`.
         """
         precision = (pulls / noise)[:, None]  # precision of the mean reward that was seen
-        residual = (sums / pulls.clip(min=1))[:, None] - self.mean
+        # In this order of memory however the mean is kept: sums over its axes have last bits that depend on the order.
+        residual = np.subtract((sums / pulls.clip(min=1))[:, None], self.mean, order="C")
         unexplained = 1 / (1 + precision * self.variance)
         return residual, unexplained, precision * unexplained  # 1 / (variance + noise / pulls)
 
