@@ -23,7 +23,7 @@ def regrets(histories):
 
 
 # Eight runs decide most families; in these regret varies much from run to run.
-MORE_RUNS = {"five agents": 160, "two arms": 160, "two points": 40, "own three points": 40, "four types": 40}
+MORE_RUNS = {"five agents": 480, "two arms": 160, "two points": 40, "own three points": 40, "four types": 40}
 
 
 @pytest.mark.study
