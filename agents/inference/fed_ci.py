@@ -83,7 +83,7 @@ class FedCIAgents(InferringAgents):
             worth = self._worth_exploring(better, best[rows], rows, remaining)
             wanted = np.where(worth, explored * shares(better.chance, best[rows], worth), 0)
             if after_a_round:
-                wanted = np.maximum(wanted, self._wanted_for_all(better, best[rows], rows, remaining))
+                wanted = np.where(worth, wanted, self._wanted_for_all(better, best[rows], rows, remaining))
                 wanted *= np.minimum(1, length / wanted.sum(axis=1, keepdims=True).clip(min=1))
             explore[rows] = shared_out(wanted, uniforms[rows])
         return Plan(explore, best, length)
@@ -101,19 +101,18 @@ class FedCIAgents(InferringAgents):
         return worth
 
     def _wanted_for_all(self, better: Against, best: IntArray, rows: slice, remaining: int) -> FloatArray:
-        """How often each agent shall pull an arm for the sake of all, (n, K): at most once, and mostly by chance.
+        """How often each agent shall pull an arm that it would not explore for itself, (n, K): at most once.
 
-        No agent alone may find it worth its while to explore an arm that is good for many of them, as a pull teaches
-        all of them. All agents together gain M E[(r_a - r_best)^+] a step if they learn theta_a, where only the part of
-        the variance counts that is due to theta. The price is that of as many pulls as halve the variance of theta_a,
-        each by another agent, because an agent's own bias stays in its rewards. These pulls are dealt out by chance.
+        No agent alone may find it worth its while to explore an arm that is good for many, but a pull teaches all. All others together gain (M - 1) E[(r_a - r_best)^+] a step if they learn theta_a, where only the
+        part of the variance counts that is due to theta. The price is that of as many pulls as halve the variance of
+        theta_a, each by another agent, because an agent's own bias stays in its rewards. Chance deals these pulls out.
         """
         num_agents, uncertain = self.view.constants.num_agents, self.uncertain[rows]
         of_best = np.take_along_axis(uncertain, best[:, None], axis=1)
         hope, _ = positive_part(better.mean, np.sqrt(np.minimum(uncertain + of_best, better.variance)))
         error = self.noise[rows] + self.tau2[rows] * (not self.resampled)  # the variance of one reward about theta
         pulls = np.maximum(error, uncertain)  # their number, times the variance that is due to theta
-        worth = (num_agents * remaining * hope * uncertain >= -better.mean * pulls) & (uncertain > 0)
+        worth = ((num_agents - 1) * remaining * hope * uncertain >= -better.mean * pulls) & (uncertain > 0)
         worth[np.arange(len(best)), best] = False
         wanted = np.zeros(worth.shape)
         wanted[worth] = np.minimum(1, pulls[worth] / (num_agents * uncertain[worth]))
