@@ -103,9 +103,10 @@ class FedCIAgents(InferringAgents):
     def _wanted_for_all(self, better: Against, best: IntArray, rows: slice, remaining: int) -> FloatArray:
         """How often each agent shall pull an arm that it would not explore for itself, (n, K): at most once.
 
-        No agent alone may find it worth its while to explore an arm that is good for many, but a pull teaches all. All others together gain (M - 1) E[(r_a - r_best)^+] a step if they learn theta_a, where only the
-        part of the variance counts that is due to theta. The price is that of as many pulls as halve the variance of
-        theta_a, each by another agent, because an agent's own bias stays in its rewards. Chance deals these pulls out.
+        No agent alone may find it worth its while to explore an arm that is good for many, but a pull teaches all. All
+        others together gain (M - 1) E[(r_a - r_best)^+] a step if they learn theta_a, where only the part of the
+        variance counts that is due to theta. The price is that of as many pulls as halve the variance of theta_a, each
+        by another agent, because an agent's own bias stays in its rewards. Chance deals these pulls out.
         """
         num_agents, uncertain = self.view.constants.num_agents, self.uncertain[rows]
         of_best = np.take_along_axis(uncertain, best[:, None], axis=1)
