@@ -184,10 +184,11 @@ def test_a_few_agents_with_the_wrong_people_cost_little():
 @pytest.mark.parametrize("factors", ["completed", "masked"])
 def test_on_household_inference_costs_at_most_1_3_times_what_is_paid_when_contexts_are_told(factors):
     # The whole paired interval of 95 % of ours - 1.3 told lies below 0, and agents say no more than those of Fed-PECD.
+    # Ten runs did not decide it on the completed variant, so there are 20: the quantile of Student's t is 2.09.
     problem = fb.Household(num_agents=100, noise_std=0.1, factors=factors)
-    ours, told = (regrets(problem, policy, range(10), 2**17) for policy in (FedCI(), ExactThompson()))
+    ours, told = (regrets(problem, policy, range(20), 2**17) for policy in (FedCI(), ExactThompson()))
     excess = ours - 1.3 * told
-    assert excess.mean() + 2.26 * excess.std(ddof=1) / np.sqrt(10) < 0, (ours, told)
+    assert excess.mean() + 2.09 * excess.std(ddof=1) / np.sqrt(20) < 0, (ours, told)
     policies = FedCI(), fb.make_policy("Fed-PECD", sigma=0.1)
     said, most = (fb.play(bandit(problem, 2**17), policy, seed=0).ledger.scalars for policy in policies)
     assert said <= most
