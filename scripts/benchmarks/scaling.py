@@ -15,14 +15,14 @@ _RUN = """
 import json, sys, time, tracemalloc
 import numpy as np
 import fedbandit_envs as fb
-from fedbandit_agents.phased import server
-solve, designing = server.g_optimal, [0.0]
-def timed(*arguments, **options):
+from fedbandit_agents.phased.server import PhasedServer
+design, designing = PhasedServer._design, [0.0]
+def timed(self, *arguments):
     start = time.process_time()
-    design = solve(*arguments, **options)
+    made = yield from design(self, *arguments)
     designing[0] += time.process_time() - start
-    return design
-server.g_optimal = timed
+    return made
+PhasedServer._design = timed
 keywords, repeats = json.loads(sys.argv[1]), int(sys.argv[2])
 policy = fb.make_policy("Fed-PECD")
 fb.play(fb.make("fedbandit/Synthetic-v0", num_agents=10, max_cycles=4096), policy, seed=0)
