@@ -28,8 +28,8 @@ def page(folder: Path) -> str:
 
 {found[1]}
 
-The files were made by `fedbandit league --trials 4 --out results/league`, which also writes a report. On two
-processors, beside other work, it took 602 seconds. Without `--trials` there are 3, which take three quarters of that.
+The files were made by `fedbandit league --trials 4 --out results/league`, which also writes a report. In one
+process (`--workers 1`), beside other work, it took 732 seconds. Without `--trials` there are 3, which take three quarters of that.
 To make this page again, copy `league.md`, `league.csv` and `league.png` from there
 into `docs/results/league`.
 
