@@ -1,4 +1,4 @@
-"""Fed-CI: federated context inference with Thompson sampling."""
+"""Fed-CI: federated context inference, which pulls arms about as often as Thompson sampling would."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ _LEAST = np.finfo(np.float64).eps  # of a probability by which odds are divided
 
 @dataclass(frozen=True)
 class FedCI(ContextInference):
-    """Federated context inference: Thompson sampling on a posterior of the mean rewards, hidden context included.
+    """Federated context inference: it infers hidden contexts, and plays nearly as Thompson sampling would.
 
     Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
     server's estimate of theta. It is as good as mu_i and the noise model are right. With known contexts it is federated
@@ -47,7 +47,7 @@ class FedCI(ContextInference):
     server_knows: str = checked("reports", one_of, choices=("reports", "distributions"))
 
     def agents(self, view: View) -> "FedCIAgents | StreamAgents":
-        """Agents that infer their context and play by Thompson sampling; on a stream they weigh what they see."""
+        """Agents that infer their context, and pull by their posterior; on a stream they weigh what they see."""
         if is_stream(view.constants):
             return StreamAgents(self, view)
         if self.server_knows == "distributions" and shares_context(view):
@@ -60,14 +60,15 @@ class FedCI(ContextInference):
 
 
 class FedCIAgents(InferringAgents):
-    """Agents of Fed-CI: Thompson sampling in batches, of the arms that are worth exploring."""
+    """Agents of Fed-CI: in batches they pull the arms that are worth exploring, nearly as Thompson sampling would."""
 
     policy: FedCI
 
     def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
-        """A plan that pulls each arm in proportion to the probability that it is best, if it is worth exploring.
+        """A plan with shares of pulls near the probability that an arm is best, for arms that are worth exploring.
 
-        All other pulls are of the arm with the largest expected reward. A plan of m steps that follows t others
+        In the first plan after a round some arms are pulled for all agents, too; see `_wanted_for_all`. All other pulls
+        are of the arm with the largest expected reward. A plan of m steps that follows t others
         explores less than its first step would, by the factor (t / m) ln(1 + m / t): an agent that learns on its way
         pulls a wrong arm at a rate that falls as 1 / t.
         """
@@ -103,10 +104,11 @@ class FedCIAgents(InferringAgents):
     def _wanted_for_all(self, better: Against, best: IntArray, rows: slice, remaining: int) -> FloatArray:
         """How often each agent shall pull an arm that it would not explore for itself, (n, K): at most once.
 
-        No agent alone may find it worth its while to explore an arm that is good for many, but a pull teaches all. All
-        others together gain (M - 1) E[(r_a - r_best)^+] a step if they learn theta_a, where only the part of the
-        variance counts that is due to theta. The price is that of as many pulls as halve the variance of theta_a, each
-        by another agent, because an agent's own bias stays in its rewards. Chance deals these pulls out.
+        An arm that is good for many agents can look so bad to each of them that none explores it for itself, but a pull
+        teaches all. If the M - 1 others learn theta_a, they gain E[(r_a - r_best)^+] each, at every step that remains;
+        of the variance only the part counts that is due to theta. The price is what as many pulls lose as halve the
+        variance that is due to theta, each by another agent, because an agent's own bias stays in its rewards. Chance
+        says which agents make these pulls.
         """
         num_agents, uncertain = self.view.constants.num_agents, self.uncertain[rows]
         of_best = np.take_along_axis(uncertain, best[:, None], axis=1)

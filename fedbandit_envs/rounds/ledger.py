@@ -12,7 +12,7 @@ DIRECTIONS = ("up", "down", "peer")
 COUNTS = tuple(f"{what}_{direction}" for what in ("messages", "scalars", "bytes") for direction in DIRECTIONS)
 _COLUMN = {name: column for column, name in enumerate(COUNTS)}
 _MOST_WAITING = 256  # messages that wait to be added up, to bound memory
-_MOST_BYTES = 2**17  # how many bytes what waiting messages hold may have, to bound memory too
+_MOST_BYTES = 2**17  # the most bytes that masks and agents of waiting messages may take, to bound memory too
 
 
 class Ledger:
