@@ -68,9 +68,9 @@ class FedCIAgents(InferringAgents):
         """A plan with shares of pulls near the probability that an arm is best, for arms that are worth exploring.
 
         In the first plan after a round some arms are pulled for all agents, too; see `_wanted_for_all`. All other pulls
-        are of the arm with the largest expected reward. A plan of m steps that follows t others
-        explores less than its first step would, by the factor (t / m) ln(1 + m / t): an agent that learns on its way
-        pulls a wrong arm at a rate that falls as 1 / t.
+        are of the arm with the largest expected reward. A plan of m steps that follows t others explores less than its
+        first step would, by the factor (t / m) ln(1 + m / t): an agent that learns on its way pulls a wrong arm at a
+        rate that falls as 1 / t.
         """
         best = first_largest(belief.expected_rewards())
         elapsed = self.view.constants.horizon - remaining

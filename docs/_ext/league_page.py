@@ -29,9 +29,9 @@ def page(folder: Path) -> str:
 {found[1]}
 
 The files were made by `fedbandit league --trials 4 --out results/league`, which also writes a report. In one
-process (`--workers 1`), beside other work, it took 732 seconds. Without `--trials` there are 3, which take three quarters of that.
-To make this page again, copy `league.md`, `league.csv` and `league.png` from there
-into `docs/results/league`.
+process (`--workers 1`), beside other work, it took 732 seconds. Without `--trials` there are 3, which take three
+quarters of that. To make this page again, copy `league.md`, `league.csv` and `league.png` from there into
+`docs/results/league`.
 
 ```{{figure}} ../../results/league/league.png
 :alt: a panel for each problem, with a mark for each policy at its communication and its regret
