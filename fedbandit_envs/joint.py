@@ -23,7 +23,7 @@ class Joint(NamedTuple):
     """A question to all agents: `function(parts, *common)`, with the parts of all processes in the order of agents."""
 
     function: Callable[..., Any]  #: a function of a module, so that it can be sent; it runs once for all
-    parts: Iterable[Any]  #: the parts of these agents; an iterator lets go of those that have been read
+    parts: Iterable[Any]  #: the parts of these agents; an iterator frees the memory of those that were read
     common: tuple[Any, ...] = ()  #: further arguments, which are the same in all processes
     each: bool = False  #: whether the function returns a list with an answer for each part; else it has one for all
 

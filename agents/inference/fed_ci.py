@@ -27,10 +27,9 @@ class FedCI(ContextInference):
     """Federated context inference: it infers hidden contexts, and plays nearly as Thompson sampling would.
 
     Use it when contexts are fixed but hidden: each agent infers from its own rewards what its context is, given the
-    server's estimate of theta. It is as good as mu_i and the noise model are right. With known contexts it is federated
-    Thompson sampling; where contexts are new at each step, mu_{i,t} says how noisy each reward is. The server is never
-    told mu_i or a reward, but what it is told depends on both; with `server_knows="distributions"` it is told both, and
-    believes every report that can be true.
+    server's estimate of theta. It is as good as mu_i and the noise model are right. Where contexts are new at each
+    step, mu_{i,t} says how noisy each reward is. The server is never told mu_i or a reward, but what it is told depends
+    on both; with `server_knows="distributions"` it is told both, and believes every report that can be true.
     No guarantee is proved; Fed-CI-Elimination has one.
     The policy belongs to this library; see `ContextInference` for the parameters that it shares with its relatives.
 

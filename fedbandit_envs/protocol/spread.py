@@ -11,13 +11,14 @@ class SpreadServer(ServerSide):
     """A server that works agent by agent, and needs sums or little else over all of them.
 
     It is written once, as a generator. In one process this is an ordinary server. Over shards each shard has an object
-    of its own, for its own agents: `view.constants.num_agents` counts these alone, and reports have their rows. What
-    the server yields, the driver answers for all shards: sums go by groups of rows, and shards hold whole groups, so
-    that sums are the same bit for bit. Messages then stay in the shards.
+    of its own, for its own agents: `view.constants.num_agents` counts these alone, and reports have their rows. But
+    `up.agents` holds the numbers that they have among all agents, so it is no index into the server's arrays. What the
+    server yields, the driver answers for all shards: sums go by groups of rows, and shards hold whole groups, so that
+    sums are the same bit for bit. Messages then stay in the shards.
 
     Where a report is refused or missing, the driver joins the states of all objects and goes on with one. So each array
     that the server keeps must have a row for each agent, and all else must be the same in all shards. It must not draw
-    random numbers, which would be the same in all shards, too.
+    random numbers, because they would be the same in all shards.
 
     >>> import numpy as np
     >>> from fedbandit_envs.joint import sum_jointly
