@@ -85,7 +85,7 @@ class FedCIAgents(InferringAgents):
             if after_a_round:
                 wanted = np.where(worth, wanted, self._wanted_for_all(better, best[rows], rows, remaining))
                 wanted *= np.minimum(1, length / wanted.sum(axis=1, keepdims=True).clip(min=1))
-            explore[rows] = shared_out(wanted, uniforms[rows])
+            explore[rows] = shared_out(wanted, length, uniforms[rows])
         return Plan(explore, best, length)
 
     def _worth_exploring(self, better: Against, best: IntArray, rows: slice, remaining: int) -> BoolArray:
@@ -154,16 +154,18 @@ def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:
     return odds / odds.sum(axis=1, keepdims=True)
 
 
-def shared_out(wanted: FloatArray, uniforms: FloatArray) -> IntArray:
+def shared_out(wanted: FloatArray, most: int, uniforms: FloatArray) -> IntArray:
     """Whole numbers (n, K) with the expectations `wanted`, whose sum in a row is that of the wanted ones or next to it.
 
     Args:
         wanted: how often each arm shall be pulled, (n, K).
+        most: the largest sum that a row may have; the wanted ones exceed it by rounding at most.
         uniforms: one random number in [0, 1) for each row, (n,).
 
-    >>> shared_out(np.array([[2.5, 5.0, 2.5]]), np.array([0.7]))
+    >>> shared_out(np.array([[2.5, 5.0, 2.5]]), 10, np.array([0.7]))
     array([[3, 5, 2]])
     """
     reached = np.floor(wanted.cumsum(axis=1) + uniforms[:, None])
+    np.minimum(reached, most, out=reached)  # a uniform next to 1 is rounded to 1 when it is added
     reached[:, 1:] -= reached[:, :-1].copy()
     return reached.astype(np.int64)

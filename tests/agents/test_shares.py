@@ -48,11 +48,16 @@ def test_pulls_are_whole_numbers_with_the_right_sum_and_mean():
     rng = np.random.default_rng(2)
     for length in (1, 7.25, 10**6):
         wanted = length * np.tile(rng.dirichlet(np.ones(5)), (40_000, 1))
-        pulls = shared_out(wanted, rng.random(len(wanted)))
+        pulls = shared_out(wanted, math.ceil(length), rng.random(len(wanted)))
         assert set(pulls.sum(axis=1)) <= {math.floor(length), math.ceil(length), round(length)}
         assert (abs(pulls - wanted) <= 1).all()
         # The standard deviation of a mean is at most 0.5 / 200, and 0.0125 is five of them.
         assert abs(pulls.mean(axis=0) - wanted[0]).max() < 0.0125
+
+
+def test_the_largest_uniform_takes_no_step_more_than_a_plan_has():
+    largest = np.array([np.nextafter(1.0, 0.0)])
+    assert shared_out(np.array([[3.0, 4.0]]), 7, largest).sum() == 7
 
 
 # --- what is explored for the sake of all ---------------------------------------------------------------------------
