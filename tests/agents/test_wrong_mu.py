@@ -158,3 +158,17 @@ def test_with_a_mu_that_is_wrong_in_any_way_regret_is_at_most_1_3_times_that_wit
     ours, alone = (average(found) for found in regrets(wrong_in_all_ways(problem)[kind], 2**15, 10))
     print(f"{kind}: {ours:.4g} against {alone:.4g}")
     assert ours < 1.3 * alone
+
+
+@pytest.mark.study
+@pytest.mark.parametrize("kind", [*wrong_in_all_ways(SYNTHETIC), "all 3 off, 60 agents"])
+@pytest.mark.parametrize("problem", [MASKED, SYNTHETIC], ids=["masked", "synthetic"])
+def test_twenty_runs_with_a_wrong_mu_beside_those_without_a_server(problem, kind):
+    # docs/results/beyond.md has these numbers. The aim, 1.3 in the mean, was set before any run.
+    few = kind.endswith("60 agents")
+    changed = misjudged(replace(problem, num_agents=60), 3.0, 1.0) if few else wrong_in_all_ways(problem)[kind]
+    ours, alone = map(np.array, regrets(changed, 2**14 if few else 2**15, 20))
+    ratio = ours.mean() / alone.mean()
+    error = 2.09 * (ours - ratio * alone).std(ddof=1) / np.sqrt(20) / alone.mean()
+    print(f"{kind}: {ours.mean():.4g}, largest {ours.max():.4g}, to {alone.mean():.4g}: {ratio:.2f} +- {error:.2f}")
+    assert ratio < 1.3
