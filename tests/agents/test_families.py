@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from families import FAMILIES, Family, tables
+from ratios import paired_ratio
 
 import fedbandit_envs as fb
 from fedbandit_envs.experiments.statistics import paired_difference
@@ -69,7 +70,6 @@ def test_one_or_two_agents_whom_a_server_cannot_help(num_agents, problem):
         regrets([fb.play(env, fb.make_policy(name), seed=seed) for seed in range(160)])
         for name in ("Fed-CI", "Local-Thompson")
     )
-    ratio = ours.mean() / alone.mean()
-    error = 1.98 * (ours - ratio * alone).std(ddof=1) / np.sqrt(160) / alone.mean()
+    ratio, error = paired_ratio(ours, alone)
     print(f"{num_agents} agents, {problem}: {ours.mean():.4g} against {alone.mean():.4g}: {ratio:.2f} +- {error:.2f}")
     assert ratio < 1.5

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from beliefs import prior_of
 from changed import Changed
+from ratios import paired_ratio
 
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
@@ -168,7 +169,6 @@ def test_twenty_runs_with_a_wrong_mu_beside_those_without_a_server(problem, kind
     few = kind.endswith("60 agents")
     changed = misjudged(replace(problem, num_agents=60), 3.0, 1.0) if few else wrong_in_all_ways(problem)[kind]
     ours, alone = map(np.array, regrets(changed, 2**14 if few else 2**15, 20))
-    ratio = ours.mean() / alone.mean()
-    error = 2.09 * (ours - ratio * alone).std(ddof=1) / np.sqrt(20) / alone.mean()
+    ratio, error = paired_ratio(ours, alone)
     print(f"{kind}: {ours.mean():.4g}, largest {ours.max():.4g}, to {alone.mean():.4g}: {ratio:.2f} +- {error:.2f}")
     assert ratio < 1.3
