@@ -142,6 +142,8 @@ class Episode:
         """Carry out a whole plan at once: the same in distribution as stepping through it."""
         if plan.length == 1:
             return self._pull_once(plan)
+        if plan.length > self._short_plan_noise.steps:  # plans of one step are not expected any more
+            self._short_plan_noise.release()
         counts = np.empty((len(plan.arm), plan.explore.shape[1] + 1))
         counts[:, :-1], counts[:, -1] = plan.explore, plan.length - plan.exploration
         sums = self._law.sums(plan.arm, counts, self._plan_randomness.draws(self.plans))

@@ -45,8 +45,13 @@ class StepNoise:
     def __init__(self, law: RewardLaw, randomness: Randomness):
         self._law, self._randomness = law, randomness
         numbers_per_step = randomness.num_agents * (1 + law.normals_per_pull)  # the same for every block of agents
-        self._steps = max(1, min(_STEPS_PER_DRAW, _NUMBERS_PER_DRAW // numbers_per_step))
-        self._block = -1  # the number of the block at hand; -1: none was drawn yet
+        #: how many steps are drawn in one call
+        self.steps = max(1, min(_STEPS_PER_DRAW, _NUMBERS_PER_DRAW // numbers_per_step))
+        self.release()
+
+    def release(self) -> None:
+        """Free the memory of the block at hand. If it is needed again, it is drawn anew."""
+        self._block = -1  # the number of the block at hand; -1: there is none
         self._noise: FloatArray = np.empty(0)  # (steps, n, ...)
         self._uniforms: FloatArray = np.empty(0)  # (steps, n)
 
@@ -62,7 +67,7 @@ class StepNoise:
 
     def _place(self, number: int) -> int:
         """The place of pull `number` in the block at hand; draws its block if another one is at hand."""
-        block, place = divmod(number, self._steps)
+        block, place = divmod(number, self.steps)
         if block != self._block:
             self._draw(block)
         return place
@@ -70,9 +75,9 @@ class StepNoise:
     def _draw(self, block: int) -> None:
         """Draw the numbers of all steps of a block."""
         law, draws = self._law, self._randomness.draws(block)
-        self._noise = self._uniforms = np.empty(0)  # the last block is not needed while the next one is drawn
-        noise = law.noise(draws.normals(self._steps, law.normals_per_pull).swapaxes(0, 1))
+        self.release()  # the last block is not needed while the next one is drawn
+        noise = law.noise(draws.normals(self.steps, law.normals_per_pull).swapaxes(0, 1))
         self._noise = np.ascontiguousarray(noise)
-        uniforms = draws.uniforms(self._steps) if law.uniforms_per_pull else np.empty((0, self._steps))
+        uniforms = draws.uniforms(self.steps) if law.uniforms_per_pull else np.empty((0, self.steps))
         self._uniforms = np.ascontiguousarray(uniforms.T)
         self._block = block

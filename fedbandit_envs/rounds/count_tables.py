@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedbandit_envs.arrays import IntArray, read_only
 from fedbandit_envs.protocol.messages import State
 
-_PLAIN = 32  # up to this many tables none is compressed: runs of long plans have no more, and compressing takes time
+_PLAIN = 8  # up to this many tables none is compressed, since compressing takes time
 _LARGE = 2**16  # bytes from which a table is compressed once there are more
 _LEVEL = 1  # zlib's fastest; higher levels save little more
 

@@ -233,6 +233,25 @@ def test_steps_are_uncorrelated_with_each_other_with_plans_and_across_blocks_of_
         assert np.abs(correlations[np.triu_indices(6, 1)]).max() < norm.isf(1e-6 / 60) / math.sqrt(COPIES)
 
 
+def test_a_long_plan_frees_the_numbers_of_single_steps_and_changes_none():
+    instance = copies(make("gaussian", "identity", "fixed", "gaussian"))
+    arms = np.zeros(instance.num_agents, dtype=int)
+
+    def paid(between):
+        episode = Episode(instance, 17, instance.num_agents)
+        episode.pull(Plan.play(arms, 3, 1))
+        block = episode._short_plan_noise
+        held = block._noise.nbytes
+        episode.pull(Plan.play(arms, 3, between))
+        return held, block._noise.nbytes, episode.pull(Plan.play(arms, 3, 1)).played_sums
+
+    first = Episode(instance, 17, instance.num_agents)._short_plan_noise.steps
+    kept, released = paid(first), paid(first + 1)
+    assert kept[0] == kept[1] == released[0] > 0
+    assert released[1] == 0
+    np.testing.assert_array_equal(kept[2], released[2])
+
+
 @pytest.mark.parametrize("name", LAWS)
 def test_plans_of_one_step_have_the_law_of_a_step(name):
     instance = make(*LAWS[name][0])
