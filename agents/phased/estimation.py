@@ -18,6 +18,9 @@ CLEARLY_FULL = 1e-12
 #: The length, in units of psi, of an estimate that should be zero and must still show its direction.
 NOTHING = 1e-100
 
+#: An estimate is along a direction if the square of their cosine is at least 1 - this.
+SAME_DIRECTION = 1e-9
+
 
 class Estimates(NamedTuple):
     """What the server tells all agents after a phase. Where all arms share one theta, K is 1 here."""
@@ -61,6 +64,26 @@ def unit_vectors(vectors: FloatArray) -> FloatArray:
         scaled = np.divide(vectors, largest, out=np.zeros(vectors.shape), where=defined)
     norms = np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None]
     return np.divide(scaled, norms, out=scaled, where=norms > 0)
+
+
+def lengths_and_turns(
+    theta: FloatArray, directions: FloatArray, squares: FloatArray | float = 1.0
+) -> tuple[FloatArray, BoolArray]:
+    """||theta||^2 (n, K), and whether an estimate is not along the direction of the agent's first one, (n, K).
+
+    Args:
+        theta: the estimates, (n, K, d).
+        directions: the directions, (n, K, d).
+        squares: the squared lengths of the directions, (n, K); 1 stands for unit vectors.
+
+    >>> theta = np.array([[[-2.0, 0.0], [1.0, 1.0]]])
+    >>> lengths_and_turns(theta, np.array([[[1.0, 0.0], [1.0, 0.0]]]))
+    (array([[4., 2.]]), array([[False,  True]]))
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # an estimate can be anything
+        lengths = np.einsum("nad,nad->na", theta, theta)
+        products = np.square(np.einsum("nad,nad->na", theta, directions))
+        return lengths, np.asarray(products < (1 - SAME_DIRECTION) * lengths * squares)
 
 
 def aggregate(theta: FloatArray, directions: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

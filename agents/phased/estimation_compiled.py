@@ -10,7 +10,7 @@ import numpy as np
 from numba import boolean, float64, int64, njit, types
 
 from fedbandit_agents.phased import estimation
-from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING, Estimates
+from fedbandit_agents.phased.estimation import CLEARLY_FULL, CLEARLY_REGULAR, NOTHING, SAME_DIRECTION, Estimates
 from fedbandit_agents.phased.information_compiled import invert
 from fedbandit_agents.types_compiled import read_only
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
@@ -135,6 +135,40 @@ def local_estimate(mean_rewards: FloatArray, psi: FloatArray, squares: FloatArra
     theta = np.empty(psi.shape)
     _estimate(*map(np.ascontiguousarray, (mean_rewards, psi, squares)), theta)
     return theta
+
+
+@njit(
+    types.void(
+        read_only(float64, 3), read_only(float64, 3), read_only(float64, 2), float64[:, ::1], types.boolean[:, ::1]
+    ),
+    error_model="numpy",
+)
+def _compare(
+    theta: FloatArray, directions: FloatArray, squares: FloatArray, lengths: FloatArray, turned: BoolArray
+) -> None:
+    """Fills in the lengths and what is turned."""
+    agents, arms, d = theta.shape
+    for i in range(agents):
+        for a in range(arms):
+            length = product = 0.0
+            for j in range(d):
+                length += theta[i, a, j] * theta[i, a, j]
+                product += theta[i, a, j] * directions[i, a, j]
+            lengths[i, a] = length
+            turned[i, a] = product * product < (1 - SAME_DIRECTION) * length * squares[i, a]
+
+
+def lengths_and_turns(
+    theta: FloatArray, directions: FloatArray, squares: FloatArray | float = 1.0
+) -> tuple[FloatArray, BoolArray]:
+    """||theta||^2 (n, K) and which estimates are turned (n, K); see `estimation.lengths_and_turns`."""
+    of_directions = np.full(theta.shape[:2], squares) if isinstance(squares, float) else squares
+    kinds = {theta.dtype, directions.dtype, of_directions.dtype}
+    if kinds != _NUMBERS or directions.shape != theta.shape or of_directions.shape != theta.shape[:2]:
+        return estimation.lengths_and_turns(theta, directions, squares)
+    lengths, turned = np.empty(theta.shape[:2]), np.empty(theta.shape[:2], dtype=np.bool_)
+    _compare(*map(np.ascontiguousarray, (theta, directions, of_directions)), lengths, turned)
+    return lengths, turned
 
 
 @njit(

@@ -8,15 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import Constants
 from fedbandit_envs.protocol.messages import Message
 
 _DEVIATIONS = 6.0  # hidden contexts may be this many standard deviations away
 # The most by which the total traces of honest agents, who all pull equally often, differ beyond (longest / shortest)^2.
 _TRACE_SLACK = 2.0
-# A later estimate whose squared cosine with the agent's first is further from 1 has another direction.
-_SAME_DIRECTION = 1e-9
 _TOGETHER = 512  # the matrices of so many agents are checked together, since what comes in between takes memory
 _ROUNDING = 1e-9  # what rounding may change in a matrix, as a share of its trace
 
@@ -101,8 +99,8 @@ def largest_mean(constants: Constants) -> float | None:
     return constants.longest * constants.theta_bound + _DEVIATIONS * float(np.sqrt(constants.context_proxy))
 
 
-def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray:
-    """(largest mean + 6 sigma / sqrt(n)) / |psi|, the norms that estimates from n pulls can have; infinite: any norm.
+def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray | None = None) -> FloatArray | None:
+    """(largest mean + 6 sigma / sqrt(n)) / |psi|, the norms that estimates from n pulls can have; None: any norm.
 
     Args:
         constants: the public constants of the problem.
@@ -117,28 +115,9 @@ def longest_estimates(constants: Constants, pulls: IntArray, norms: FloatArray |
     largest = largest_mean(constants)
     least = constants.shortest if norms is None else norms
     if largest is None or least is None or not np.all(least):
-        return np.full(pulls.shape, np.inf)
+        return None
     noise = _DEVIATIONS * constants.noise_std / np.sqrt(np.maximum(pulls, 1))
     return np.asarray((largest + noise) / least)
-
-
-def other_directions(
-    theta: FloatArray, directions: FloatArray, squares: FloatArray, lengths: FloatArray | float = 1.0
-) -> BoolArray:
-    """Whether an estimate is not along the direction of the agent's first one, (n, K); the features don't change.
-
-    Args:
-        theta: the estimates, (n, K, d).
-        directions: the directions, (n, K, d).
-        squares: ||theta||^2, (n, K).
-        lengths: the squared lengths of the directions, (n, K); 1 stands for unit vectors.
-
-    >>> theta = np.array([[[-2.0, 0.0], [1.0, 1.0]]])
-    >>> other_directions(theta, np.array([[[1.0, 0.0], [1.0, 0.0]]]), squares=np.array([[4.0, 2.0]]))
-    array([[False,  True]])
-    """
-    products = np.square(np.einsum("nad,nad->na", theta, directions))
-    return np.asarray(products < (1 - _SAME_DIRECTION) * squares * lengths)
 
 
 def impossible_grams(gram: FloatArray, constants: Constants, *, together: bool = True) -> dict[int, str]:

@@ -9,7 +9,7 @@ import numpy as np
 from fedbandit_agents.phased.aggregation import lasting_bias, report_weights
 from fedbandit_agents.phased.design import Design, allocate_jointly, g_optimal, g_optimal_jointly, uniform
 from fedbandit_agents.phased.estimation import aggregate_jointly, unit_vectors
-from fedbandit_agents.phased.plausibility import longest_estimates, other_directions
+from fedbandit_agents.phased.plausibility import longest_estimates
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.joint import Joint, Jointly
 from fedbandit_envs.protocol.knowledge import Constants
@@ -65,18 +65,17 @@ class PhasedServer(SpreadServer):
         assert up.agents is not None
         theta, present, agents = up["theta"][group], up.present["theta"][group], up.agents[group]
         rows = group if len(up.agents) == len(self.known) else agents
-        with np.errstate(over="ignore", invalid="ignore"):  # reports that are refused already may overflow
-            squares = np.einsum("nad,nad->na", theta, theta)
-            lengths = self.squared_lengths(rows)
-            turned = present & self.known[rows] & other_directions(theta, self.directions[rows], squares, lengths)
-            norms = np.sqrt(squares)
         most = longest_estimates(self.constants, self.pulls[rows], self.feature_norms(rows, up, group))
-        too_long = present & (norms > most)
-        if not (turned.any() or too_long.any()):  # mostly: listing what is wrong takes longer
-            return
-        for row, arm in np.argwhere(turned):
+        compare = self.policy.arithmetic.lengths_and_turns
+        squares, turned = compare(theta, self.directions[rows], self.squared_lengths(rows))
+        turned = turned & present & self.known[rows]
+        for row, arm in np.argwhere(turned) if turned.any() else ():
             refused.setdefault(int(agents[row]), f"sent an estimate of arm {arm} in another direction than its first")
-        for row, arm in np.argwhere(too_long):
+        if most is None:
+            return
+        norms = np.sqrt(squares)
+        too_long = present & (norms > most)
+        for row, arm in np.argwhere(too_long) if too_long.any() else ():
             reason = (
                 f"sent an estimate of norm {norms[row, arm]:.3g} for arm {arm}, at most {most[row, arm]:.3g} can be"
             )

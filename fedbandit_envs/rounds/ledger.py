@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedbandit_envs.arrays import IntArray
 from fedbandit_envs.protocol.messages import Cost, Message, summed_over_rows
@@ -81,13 +80,14 @@ class Ledger:
         totals, directions = self._rounds[-1], len(DIRECTIONS)
         totals[1 + column] += total
         for cost in message.costs:
-            totals[1 + directions + column] += receivers * cost.scalars
-            totals[1 + 2 * directions + column] += receivers * cost.scalars * cost.itemsize
-        held: list[NDArray[Any]] = [cost.mask for cost in message.costs if cost.mask is not None]
+            scalars = receivers * cost.scalars
+            totals[1 + directions + column] += scalars
+            totals[1 + 2 * directions + column] += scalars * cost.itemsize
+            if cost.mask is not None:
+                self._bytes += cost.mask.nbytes
         if message.agents is not None and self._waiting and message.agents is not self._waiting[-1][1]:
-            held.append(message.agents)  # mostly all messages name the same array
+            self._bytes += message.agents.nbytes  # mostly all messages name the same array
         self._waiting.append((column, message.agents, messages, message.costs))
-        self._bytes += sum(array.nbytes for array in held)
         if len(self._waiting) >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._add_up()
 

@@ -55,6 +55,29 @@ def test_the_same_arms_survive_and_the_same_are_best(compiled, seed, n, k, d, sh
         assert ours.dtype == numpys.dtype
 
 
+@given(**sizes, off=st.sampled_from([0.0, 1e-6, 1e-3]), unit=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_the_same_estimates_are_turned(compiled, seed, n, k, d, shared, degenerate, off, unit):
+    rng, psi, _, _ = drawn(seed, n, k, d, shared, degenerate)
+    squares = 1.0 if unit else estimation.inner_products(psi, psi)
+    directions = estimation.unit_vectors(psi) if unit else psi
+    theta = rng.normal(size=(n, k, 1)) * psi
+    away = off * (rng.random((n, k)) < 0.5)
+    theta += away[..., None] * np.abs(theta).max(axis=2, keepdims=True) * rng.normal(size=psi.shape)
+    ours, numpys = (module.lengths_and_turns(theta, directions, squares) for module in (compiled, estimation))
+    np.testing.assert_allclose(ours[0], numpys[0], rtol=1e-12)
+    if off != 1e-6:  # which is so near the limit that the last bits decide
+        np.testing.assert_array_equal(ours[1], numpys[1], strict=True)
+    assert not ours[1][away == 0].any()
+
+
+def test_an_estimate_that_overflows_is_no_fault_of_the_program(compiled):
+    theta, directions = np.array([[[1e200, np.nan], [np.inf, 1.0]]]), np.full((1, 2, 2), np.sqrt(0.5))
+    for module in (compiled, estimation):
+        lengths, _ = module.lengths_and_turns(theta, directions)
+        assert not np.isfinite(lengths).any()
+
+
 @pytest.mark.parametrize("scale", [1e-12, 0.3])
 def test_ties_are_decided_alike(compiled, scale):
     """Rewards are 0 or 1, and all arms have one psi: estimates tie, and random last bits decide for either arm."""
@@ -171,6 +194,8 @@ def test_reports_that_do_not_fit_are_left_to_numpy(compiled, shape):
     rng, psi, _, _ = drawn(0, 5, 4, 3, False, False)
     weights, theta = rng.random((5, 4)), rng.normal(size=shape)
     assert outcome(compiled.aggregate, theta, psi, weights) == outcome(estimation.aggregate, theta, psi, weights)
+    turns = (outcome(module.lengths_and_turns, theta, psi) for module in (compiled, estimation))
+    assert next(turns) == next(turns)
     squares = estimation.inner_products(psi, psi)
     means = theta[..., 0]
     ours, numpys = (outcome(module.local_estimate, means, psi, squares) for module in (compiled, estimation))
