@@ -9,7 +9,7 @@ from fedbandit_agents.inference.fed_ci import FedCI, FedCIAgents
 from fedbandit_agents.inference.stream import LocalStreamAgents, StreamAgents, is_stream
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.features import Table
-from fedbandit_envs.contexts.finite import PointMass
+from fedbandit_envs.contexts.finite import PointMass, unchecked
 from fedbandit_envs.protocol.knowledge import Constants, ServerView, View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
@@ -56,7 +56,7 @@ class FederatedThompson(FedCI):
         if is_stream(view.constants):
             return UnweightedStreamAgents(self, view)
         n, num_arms, d = view.psi.shape
-        known = PointMass(view.psi.reshape(n, num_arms * d))
+        known = unchecked(PointMass, points=view.psi.reshape(n, num_arms * d))
         return FedCIAgents(self, replace(view, distribution=known, feature_map=Table(num_arms, d)))
 
 
@@ -153,5 +153,5 @@ class ToldAgents(LocalAgents):
         """The posterior decides from the first step on."""
         if remaining == self.view.constants.horizon:
             self.plan_end = self.phase_end
-            return self.chosen(self.posterior(), self.plan_end, remaining)
+            return self.chosen(self.plan_end, remaining)
         return super().plan(down, remaining)

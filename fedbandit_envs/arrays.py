@@ -19,13 +19,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 ROWS = 4096
 
 
-def row_groups(number: int) -> list[slice]:
-    """Slices that divide `number` rows into groups of `ROWS`; the last group may be smaller.
+def row_groups(number: int, most: int | None = None) -> list[slice]:
+    """Slices that divide `number` rows into groups of `most`, `ROWS` if None; the last group may be smaller.
 
     >>> row_groups(3), row_groups(5000)
     ([slice(0, 3, None)], [slice(0, 4096, None), slice(4096, 5000, None)])
     """
-    return [slice(first, min(first + ROWS, number)) for first in range(0, max(number, 1), ROWS)]
+    most = ROWS if most is None else most
+    return [slice(first, min(first + most, number)) for first in range(0, max(number, 1), most)]
 
 
 def immutable(array: IntArray) -> IntArray:

@@ -18,7 +18,8 @@ import numpy as np
 
 from fedbandit_agents.inference.cloud import cloud, needs_cloud
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_agents.phased.estimation import predictions, quadratic_forms
+from fedbandit_agents.inference.sums import sum_along
+from fedbandit_agents.phased.estimation import inner_products, predictions, quadratic_forms
 from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.features import is_linear
 from fedbandit_envs.contexts.roots import matrix_root
@@ -95,7 +96,7 @@ def without_own_share(
     >>> others.predict(one[None])  # the prior is left: mean 0, variance 1
     (array([[[0.]]]), array([[[1.]]]))
     """
-    spread, expected = quadratic_forms(x, V), predictions(x, theta)
+    spread, expected = np.asfortranarray(quadratic_forms(x, V)), np.asfortranarray(predictions(x, theta))
     h = precision * spread
     arrived = h < 1  # if the server has the report, h < 1, because its prior of theta is proper
     growth = 1 / np.where(arrived, 1 - h, 1)
@@ -122,7 +123,7 @@ def bias_of(view: View, theta: FloatArray, V: FloatArray) -> Bias:
     What the error adds is trace(V_a Cov_{c ~ mu_i}(phi(a, c))): the variances at the columns of a root of V_a, summed.
     """
     distribution, feature_map, root = view.distribution, view.feature_map, matrix_root(V)
-    of_error = np.zeros((distribution.num_agents, len(V)))
+    of_error = np.zeros((distribution.num_agents, len(V)), order="F")
     for column in range(V.shape[2]):
         of_error += distribution.reward_variances(feature_map, root[..., column])
     return Bias(distribution.reward_variances(feature_map, theta), of_error)
@@ -161,7 +162,7 @@ def prior_belief(view: View, others: OthersEstimate, average: Belief, bias: Bias
     spreads = np.concatenate([spread, if_wrong], axis=1)
     return Belief(
         np.tile(np.log([1 - WRONG, WRONG]), (len(own), 1)),
-        np.broadcast_to(average.mean, (len(own), 2, own.shape[1])),
+        average.mean,
         average.variance + own[:, None] * spreads[..., None] ** 2,
         factors[:, None] * spreads[..., None, None],
     )
@@ -178,8 +179,8 @@ def spread_if_wrong(view: View, theta: FloatArray, V: FloatArray, bias: FloatArr
         spread: the factor on the standard deviations of mu if it is right, (n, 1).
     """
     squares = np.einsum("ad,ad->a", theta, theta) + np.einsum("add->a", V)
-    reach = np.einsum("nad,nad,a->n", view.psi, view.psi, squares) / view.psi.shape[2]
-    total = bias.sum(axis=1)
+    reach = sum_along(inner_products(view.psi, view.psi) * squares, 1) / view.psi.shape[2]
+    total = sum_along(bias, 1)
     within = np.sqrt(reach / np.where(total > 0, total, np.inf))
     return np.maximum(_WRONG_SPREAD * spread, within[:, None])
 
@@ -244,7 +245,7 @@ def misfit(
     share = np.where((pulls > 0) & (total > 0), tau2 / np.where(total > 0, total, 1), 0)
     independent = min(1.0, normals / pulls.shape[1]) if normals else 1.0
     found = share * (squares - unexplained) / np.where(total > 0, total, 1) * spread**2
-    return independent * np.stack([found.sum(axis=1), (share**2).sum(axis=1)], axis=1)
+    return independent * np.stack([sum_along(found, 1), sum_along(share**2, 1)], axis=1)
 
 
 def inferred_features(
@@ -283,8 +284,9 @@ def inferred_features(
     if root is None:
         return view.psi, bias
     root = spread[..., None] * root
-    z, covariance = prior.factors_given_other_arms(pulls, sums, noise)
-    x = view.psi + np.einsum("nde,nae->nad", root, z[:, 0])
-    left = np.einsum("nade,nge->nadg", np.einsum("nde,naef->nadf", root, covariance[:, 0]), root)
-    tau2 = np.einsum("nade,ade->na", left, theta[:, :, None] * theta[:, None] + V)
+    z, covariance = prior.component(0).factors_given_other_arms(pulls, sums, noise)  # the component for a right mu
+    x = view.psi + inner_products(root[:, None], z[:, 0, :, None])
+    half = inner_products(root[:, None, :, None], covariance[:, 0, :, None])
+    left = inner_products(half[:, :, :, None], root[:, None, None])  # (n, K, d, d) the covariance of phi about x
+    tau2 = sum_along(sum_along(left * (theta[:, :, None] * theta[:, None] + V), 3), 2)
     return x, np.maximum(tau2, _LEAST_LEFT * bias)

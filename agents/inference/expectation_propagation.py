@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbandit_agents.inference.sums import sums_of_others
 from fedbandit_envs.arrays import FloatArray
 from fedbandit_envs.contexts.roots import eigen, inverse_root
 
@@ -103,13 +104,12 @@ def site(
 def leave_one_out(prior: Information, sites: Information) -> Information:
     """What is known without the site of each agent: the prior and the sites of all others, (M, K).
 
-    The others are summed, not subtracted from the whole: the site left out may outweigh all others by far.
-
     >>> sites = Information(np.array([1.0, 2.0, 4.0]).reshape(3, 1, 1, 1), np.zeros((3, 1, 1)))
     >>> leave_one_out(Information(np.eye(1), np.zeros(1)), sites).precision.ravel()
     array([7., 6., 4.])
     """
-    return Information(prior.precision + _sums_of_others(sites.precision), prior.shift + _sums_of_others(sites.shift))
+    others = sums_of_others(sites.precision, 0), sums_of_others(sites.shift, 0)
+    return Information(prior.precision + others[0], prior.shift + others[1])
 
 
 def upper_triangles(matrices: FloatArray) -> FloatArray:
@@ -132,14 +132,6 @@ def full(triangles: FloatArray, d: int) -> FloatArray:
     matrices = np.empty((*triangles.shape[:-1], d, d))
     matrices[..., rows, columns] = matrices[..., columns, rows] = triangles
     return matrices
-
-
-def _sums_of_others(rows: FloatArray) -> FloatArray:
-    """The sum of all other rows, in the place of each row."""
-    before, after = np.zeros(rows.shape), np.zeros(rows.shape)
-    before[1:] = rows[:-1].cumsum(axis=0)
-    after[:-1] = rows[:0:-1].cumsum(axis=0)[::-1]
-    return before + after
 
 
 def _triangular_inverse(root: FloatArray) -> FloatArray:

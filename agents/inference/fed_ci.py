@@ -8,11 +8,12 @@ from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.inferring_agents import InferringAgents
 from fedbandit_agents.inference.joint_agents import JointAgents, shares_context
 from fedbandit_agents.inference.joint_server import JointServer
-from fedbandit_agents.inference.posterior import Against, Belief, positive_part
+from fedbandit_agents.inference.posterior import Against, positive_part
 from fedbandit_agents.inference.site_agents import SiteAgents, sends_sites
 from fedbandit_agents.inference.stream import StreamAgents, is_stream
 from fedbandit_agents.inference.stream_server import StreamServer
-from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
+from fedbandit_agents.inference.sums import sum_along
+from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import ServerView, View
 from fedbandit_envs.protocol.plans import Plan
 from fedbandit_envs.protocol.policy import ServerSide
@@ -63,7 +64,7 @@ class FedCIAgents(InferringAgents):
 
     policy: FedCI
 
-    def chosen(self, belief: Belief, length: int, remaining: int) -> Plan:
+    def chosen(self, length: int, remaining: int) -> Plan:
         """A plan with shares of pulls near the probability that an arm is best, for arms that are worth exploring.
 
         In the first plan after a round some arms are pulled for all agents, too; see `_wanted_for_all`. All other pulls
@@ -71,22 +72,23 @@ class FedCIAgents(InferringAgents):
         first step would, by the factor (t / m) ln(1 + m / t): an agent that learns on its way pulls a wrong arm at a
         rate that falls as 1 / t.
         """
-        best = first_largest(belief.expected_rewards())
         elapsed = self.view.constants.horizon - remaining
         before = max(elapsed, 1)
         explored = before * np.log1p(length / before)
         after_a_round = self.told and elapsed == self.phase_start
         uniforms = self.view.randomness.draws(self.number).uniforms()
-        explore = np.zeros(self.pulls.shape, dtype=np.int64)
-        for rows in row_groups(len(best)):
-            better = belief.rows(rows).against(best[rows])
-            worth = self._worth_exploring(better, best[rows], rows, remaining)
-            wanted = np.where(worth, explored * shares(better.chance, best[rows], worth), 0)
+        explore, arm = np.empty(self.pulls.shape, dtype=np.int64), np.empty(len(self.pulls), dtype=np.int64)
+        for rows in self.groups():
+            belief = self.posterior(rows)
+            best = arm[rows] = first_largest(np.ascontiguousarray(belief.expected_rewards()))
+            better = belief.against(best)
+            worth = self._worth_exploring(better, best, rows, remaining)
+            wanted = np.where(worth, explored * shares(better.chance, best, worth), 0)
             if after_a_round:
-                wanted = np.where(worth, wanted, self._wanted_for_all(better, best[rows], rows, remaining))
-                wanted *= np.minimum(1, length / wanted.sum(axis=1, keepdims=True).clip(min=1))
+                wanted = np.where(worth, wanted, self._wanted_for_all(better, best, rows, remaining))
+                wanted *= np.minimum(1, length / np.maximum(sum_along(wanted, 1), 1))[:, None]
             explore[rows] = shared_out(wanted, length, uniforms[rows])
-        return Plan(explore, best, length)
+        return Plan(explore, arm, length)
 
     def _worth_exploring(self, better: Against, best: IntArray, rows: slice, remaining: int) -> BoolArray:
         """Whether an arm is worth exploring, (n, K): what it may gain is at least the price of finding out.
@@ -151,7 +153,7 @@ def shares(chance: FloatArray, best: IntArray, among: BoolArray) -> FloatArray:
     odds = np.where(among, chance / np.maximum(1 - chance, _LEAST), 0)
     odds *= np.sqrt(np.sqrt(np.sqrt(odds)))  # odds^1.125, with the same bits on every CPU
     odds[np.arange(len(best)), best] = 1
-    return odds / odds.sum(axis=1, keepdims=True)
+    return odds / sum_along(odds, 1)[:, None]
 
 
 def shared_out(wanted: FloatArray, most: int, uniforms: FloatArray) -> IntArray:
@@ -165,7 +167,10 @@ def shared_out(wanted: FloatArray, most: int, uniforms: FloatArray) -> IntArray:
     >>> shared_out(np.array([[2.5, 5.0, 2.5]]), 10, np.array([0.7]))
     array([[3, 5, 2]])
     """
-    reached = np.floor(wanted.cumsum(axis=1) + uniforms[:, None])
-    np.minimum(reached, most, out=reached)  # a uniform next to 1 is rounded to 1 when it is added
-    reached[:, 1:] -= reached[:, :-1].copy()
-    return reached.astype(np.int64)
+    pulls, total, before = np.empty(wanted.shape, dtype=np.int64), uniforms, np.zeros(len(uniforms))
+    for arm in range(wanted.shape[1]):
+        total = total + wanted[:, arm]
+        reached = np.minimum(np.floor(total), most)  # a uniform next to 1 is rounded to 1 when it is added
+        pulls[:, arm] = reached - before
+        before = reached
+    return pulls

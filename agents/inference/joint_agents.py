@@ -45,31 +45,32 @@ class JointAgents(InferringAgents):
         self.held_sums: FloatArray = np.zeros((n, num_arms))
         super().__init__(policy, view)
 
-    def prior_belief(self, bias: Bias) -> tuple[Belief, FloatArray]:
+    def prior_belief(self, view: View, rows: slice, bias: Bias) -> tuple[Belief, FloatArray]:
         """What mu and the prior of theta say; an answer does not tell how much of its variance is due to theta."""
-        belief, uncertain = super().prior_belief(bias)
-        return belief, np.where(self.answered[:, None], 0, uncertain)
+        belief, uncertain = super().prior_belief(view, rows, bias)
+        return belief, np.where(self.answered[rows, None], 0, uncertain)
 
-    def prior(self) -> Belief:
+    def prior(self, rows: slice) -> Belief:
         """The last answer; agents that have none believe what mu and the prior of theta say."""
-        alone, answered = super().prior(), self.answered[:, None, None]
+        alone, answered = super().prior(rows), self.answered[rows, None, None]
         width = self.given_factors.shape[2]
-        factors = np.zeros((*alone.mean.shape, max(width, alone.factors.shape[3])))
+        factors = np.zeros((*alone.variance.shape, max(width, alone.factors.shape[3])))
         factors[..., : alone.factors.shape[3]] = alone.factors
         given = np.zeros(factors[:, :1].shape)
-        given[:, 0, :, :width] = self.given_factors
+        given[:, 0, :, :width] = self.given_factors[rows]
         certain = np.full(alone.log_weights.shape[1], -np.inf)
         certain[0] = 0
         return Belief(
             np.where(answered[..., 0], certain, alone.log_weights),
-            np.where(answered, self.given_mean[:, None], alone.mean),
-            np.where(answered, self.given_variance[:, None], alone.variance),
+            np.where(answered, self.given_mean[rows, None], alone.mean),
+            np.where(answered, self.given_variance[rows, None], alone.variance),
             np.where(answered[..., None], given, factors),
         )
 
-    def posterior(self) -> Belief:
+    def posterior(self, rows: slice = slice(None)) -> Belief:
         """The belief given all rewards so far: those that the last answer does not hold are added to it."""
-        return self.prior().given(self.pulls - self.held_pulls, self.sums - self.held_sums, self.noise)
+        pulls, sums = self.pulls[rows] - self.held_pulls[rows], self.sums[rows] - self.held_sums[rows]
+        return self.prior(rows).given(pulls, sums, self.noise[rows])
 
     def _learn(self, down: Message) -> None:
         """Take over the prior of theta, or the answers to these agents."""

@@ -1,10 +1,13 @@
 """Beliefs about an agent's K mean rewards: mixtures of Gaussians with common factors, and what rewards teach them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from fedbandit_agents.inference.sums import sum_along, sums_of_others
+from fedbandit_agents.phased.estimation import inner_products
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.contexts.roots import inverse_root
 
@@ -29,6 +32,10 @@ class Belief:
     has of its own. `given` leads from a belief to the belief after some rewards, and needs matrices of q x q only,
     never of K x K.
 
+    Everything is fastest where the arrays are in Fortran's order: agents, of whom there are many, are then neighbours
+    in memory. Sums over arms, components and factors run term by term, so that no number depends on the order in
+    memory, or on how many other agents there are.
+
     >>> belief = Belief(np.zeros((1, 1)), np.zeros((1, 1, 2)), np.ones((1, 1, 2)), np.zeros((1, 1, 2, 0)))
     >>> after = belief.given(np.array([[3, 0]]), np.array([[4.0, 0.0]]), noise=np.ones((1, 2)))
     >>> after.expected_rewards()  # arm 0: precision 1 of the prior and 3 of the rewards, whose sum is 4
@@ -38,18 +45,18 @@ class Belief:
     """
 
     log_weights: FloatArray  #: (n, S) logarithms of the components' weights, which sum to 1 for each agent
-    mean: FloatArray  #: (n, S, K) the mean of each component
+    mean: FloatArray  #: (n, S, K) the mean of each component; (n, 1, K) if all have the same
     variance: FloatArray  #: (n, S, K) the variance that each arm has of its own
     factors: FloatArray  #: (n, S, K, q) how the common z moves each arm
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         """The probabilities of the components, (n, S)."""
         return np.exp(self.log_weights)
 
     def expected_rewards(self) -> FloatArray:
         """The mean of the mixture for each arm, (n, K)."""
-        return self._averaged(self.mean)
+        return _averaged(self.mean, self.weights)
 
     def given(self, pulls: IntArray, sums: FloatArray, noise: FloatArray) -> "Belief":
         """The belief after some rewards.
@@ -61,21 +68,18 @@ class Belief:
         """
         residual, unexplained, information = self._residuals(pulls, sums, noise)
         mean = self.mean + (1 - unexplained) * residual
-        fit = -np.add.reduce(information * residual**2, axis=2)
-        log_det = np.add.reduce(np.log(unexplained), axis=2)
-        if not self.factors.shape[3]:  # arms have nothing in common
-            log_weights = _normalised(self.log_weights + 0.5 * (fit + log_det))
-            return Belief(log_weights, mean, self.variance * unexplained, self.factors)
-        weighted = information[..., None] * self.factors
-        A = np.einsum("nsaq,nsap->nsqp", weighted, self.factors) + np.eye(self.factors.shape[3])  # precision of z
-        root = inverse_root(A)  # A^-1 = root^T root
-        # The mean of z, in units of its spread.
-        z = np.einsum("nsqp,nsp->nsq", root, np.einsum("nsap,nsa->nsp", weighted, residual))
-        factors = unexplained[..., None] * np.einsum("nsap,nsqp->nsaq", self.factors, root)
-        mean += np.einsum("nsaq,nsq->nsa", factors, z)
-        fit += np.einsum("nsq,nsq->ns", z, z)
-        log_det += 2 * np.log(np.einsum("nsqq->nsq", root)).sum(axis=2)
-        log_weights = _normalised(self.log_weights + 0.5 * (fit + log_det))
+        # Twice the logarithm of the density of what was seen, but for a constant.
+        evidence = sum_along(np.log(unexplained) - information * residual**2, 2)
+        factors = self.factors
+        if factors.shape[3]:  # arms have something in common
+            weighted = information[..., None] * factors
+            root = inverse_root(_products(weighted, factors))  # A^-1 = root^T root, A the precision of z
+            moments = sum_along(weighted * residual[..., None], 2)
+            z = inner_products(root, moments[:, :, None])  # the mean of z, in units of its spread
+            factors = unexplained[..., None] * inner_products(factors[:, :, :, None], root[:, :, None])
+            mean += inner_products(factors, z[:, :, None])
+            evidence += inner_products(z, z) + 2 * sum_along(np.log(np.einsum("nsqq->nsq", root)), 2)
+        log_weights = _normalised(self.log_weights + 0.5 * evidence)
         return Belief(log_weights, mean, self.variance * unexplained, factors)
 
     def factors_given_other_arms(
@@ -86,16 +90,12 @@ class Belief:
         The arguments are those of `given`.
         """
         residual, _, information = self._residuals(pulls, sums, noise)
-        n, components, num_arms, q = self.factors.shape
         weighted = information[..., None] * self.factors
-        squares = (weighted[..., None] * self.factors[..., None, :]).reshape(n, components, num_arms, q * q)
-        # The others are summed, not subtracted from the whole: the arm left out may outweigh all others by far.
-        others = 1 - np.eye(num_arms)
-        seen = np.einsum("ab,nsbx->nsax", others, squares).reshape(n, components, num_arms, q, q)
-        root = inverse_root(seen + np.eye(q))
-        covariance = np.einsum("nsaxq,nsaxp->nsaqp", root, root)
-        moments = np.einsum("ab,nsbq->nsaq", others, weighted * residual[..., None])
-        return np.einsum("nsaqp,nsap->nsaq", covariance, moments), covariance
+        seen = sums_of_others(weighted[..., None] * self.factors[..., None, :], 2)
+        moments = sums_of_others(weighted * residual[..., None], 2)
+        root = inverse_root(seen + np.eye(self.factors.shape[3]))
+        covariance = sum_along(root[..., None] * root[..., None, :], 3)
+        return inner_products(covariance, moments[..., None, :]), covariance
 
     def _residuals(
         self, pulls: IntArray, sums: FloatArray, noise: FloatArray
@@ -104,43 +104,68 @@ class Belief:
 
         Each is an array (n, S, K). The arguments are those of `given`.
         """
-        precision = (pulls / noise)[:, None]  # precision of the mean reward that was seen
-        # In this order of memory however the mean is kept: sums over its axes have last bits that depend on the order.
-        residual = np.subtract((sums / pulls.clip(min=1))[:, None], self.mean, order="C")
+        precision = np.asfortranarray(pulls / noise)[:, None]  # precision of the mean reward that was seen
+        residual = np.asfortranarray(sums / np.maximum(pulls, 1))[:, None] - self.mean
         unexplained = 1 / (1 + precision * self.variance)
         return residual, unexplained, precision * unexplained  # 1 / (variance + noise / pulls)
 
     def against(self, arm: IntArray) -> Against:
         """What is believed about r_a - r_arm for `arm` (n,)."""
+        weights = self.weights
         mean, variance = self._differences(arm)
-        average = self._averaged(mean)
-        spread = self._averaged(variance + (mean - average[:, None]) ** 2)
+        average = _averaged(mean, weights)
+        spread = _averaged(variance + (mean - average[:, None]) ** 2, weights)
         hope, chance = positive_part(mean, np.sqrt(variance))
-        return Against(average, spread, self._averaged(hope), self._averaged(chance))
-
-    def _averaged(self, values: FloatArray) -> FloatArray:
-        """The mean of values (n, S, K) over the components, (n, K)."""
-        return np.einsum("ns,nsa->na", self.weights, values)
+        return Against(average, spread, _averaged(hope, weights), _averaged(chance, weights))
 
     def _differences(self, arm: IntArray) -> tuple[FloatArray, FloatArray]:
         """The mean and variance of r_a - r_arm in each component, (n, S, K)."""
-        rows = np.arange(len(arm))
-        variance = self.variance + self.variance[rows, :, arm][:, :, None]
+        variance = self.variance + _of_arm(self.variance, arm)
         if self.factors.shape[3]:
-            common = self.factors - self.factors[rows, :, arm][:, :, None]
-            variance += np.einsum("nsaq,nsaq->nsa", common, common)
-        variance[rows, :, arm] = 0
-        return self.mean - self.mean[rows, :, arm][:, :, None], variance
+            common = self.factors - _of_arm(self.factors, arm)
+            variance += inner_products(common, common)
+        variance[np.arange(len(arm)), :, arm] = 0
+        return self.mean - _of_arm(self.mean, arm), variance
+
+    def component(self, number: int) -> "Belief":
+        """The belief of agents who are sure of one component."""
+        one = slice(number, number + 1)
+        sure = np.zeros((len(self.log_weights), 1))
+        mean = self.mean if self.mean.shape[1] == 1 else self.mean[:, one]
+        return Belief(sure, mean, self.variance[:, one], self.factors[:, one])
 
     def rows(self, index: IntArray | slice) -> "Belief":
         """The belief of some of these agents."""
         return Belief(self.log_weights[index], self.mean[index], self.variance[index], self.factors[index])
 
 
+def _of_arm(values: FloatArray, arm: IntArray) -> FloatArray:
+    """The entries (n, S, 1, ...) of `values` (n, S, K, ...) that belong to one arm of each agent, (n,)."""
+    return np.asfortranarray(values[np.arange(len(arm)), :, arm])[:, :, None]
+
+
+def _averaged(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """The mean of values (n, S, K) over components with these weights (n, S), (n, K); of (n, 1, K) it is the only one."""
+    if values.shape[1] == 1:
+        return values[:, 0]
+    total = weights[:, 0, None] * values[:, 0]
+    for component in range(1, values.shape[1]):
+        total += weights[:, component, None] * values[:, component]
+    return total
+
+
+def _products(weighted: FloatArray, factors: FloatArray) -> FloatArray:
+    """I + sum_a of the outer products of weighted and factors, (n, S, K, q) each: (n, S, q, q)."""
+    total = np.eye(factors.shape[3]) + weighted[:, :, 0, :, None] * factors[:, :, 0, None]
+    for arm in range(1, factors.shape[2]):
+        total += weighted[:, :, arm, :, None] * factors[:, :, arm, None]
+    return total
+
+
 def _normalised(log_weights: FloatArray) -> FloatArray:
     """Logarithms of weights, shifted so that the weights of each row sum to 1."""
     shifted = log_weights - log_weights.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return shifted - np.log(sum_along(np.exp(shifted), 1))[:, None]
 
 
 def positive_part(mean: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:

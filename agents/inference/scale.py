@@ -6,8 +6,9 @@ narrow costs much: s is therefore at least as large as the most unusual arm sugg
 
 import numpy as np
 
+from fedbandit_agents.inference.sums import arm_groups, differences, weighted_sums
 from fedbandit_agents.linear.ridge import from_scaled_sums
-from fedbandit_agents.phased.estimation import NOTHING, unit_vectors
+from fedbandit_agents.phased.estimation import NOTHING
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
 from fedbandit_envs.contexts.roots import inverse_root
 
@@ -54,28 +55,28 @@ def scale_of(centre: FloatArray, width: float) -> float:
     return float(np.sqrt(width**2 + np.einsum("d,d->", centre, centre) / len(centre)))
 
 
-def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tuple[FloatArray, float]:
+def common_prior(e: FloatArray, values: FloatArray, weights: FloatArray, sigma: float) -> tuple[FloatArray, float]:
     """The centre m (d,) and the width s of theta_a ~ N(m, s^2 I), by empirical Bayes.
 
     By turns each theta_a is estimated given m and s, then m and s given these, and the noise given the residuals, which
     hold the bias of hidden contexts. s covers the most unusual arm, and what is not known about m.
 
     Args:
-        estimates: first estimates theta_{a,i}, (M, K, d): each has the direction of psi.
-        weights: their precision in units of 1 / sigma^2, ||psi||^2 times the pulls, (M, K); 0 where there is none.
+        e: the directions of the first estimates of M agents, (K, d, M).
+        values: the first estimates along these directions, (K, M).
+        weights: their precision in units of 1 / sigma^2, ||psi||^2 times the pulls, (K, M); 0 where there is none.
         sigma: the noise scale that is assumed, the least that residuals are taken for.
     """
-    e, present = unit_vectors(estimates), weights > 0
-    values = _tamed(np.einsum("nad,nad->na", e, estimates), present)
+    present = weights > 0
+    values = _tamed(values, present)
     weights = np.minimum(weights, _MOST_MEDIANS * np.median(weights[present]))
-    total, d = weights.sum(axis=0), e.shape[2]
+    total, d = weights.sum(axis=1), e.shape[1]
     weight = float(total.sum() / np.count_nonzero(present))
-    squares = np.einsum("na,na->a", weights, values**2) / np.where(total > 0, total, 1)
+    squares = np.einsum("an,an,an->a", weights, values, values) / np.where(total > 0, total, 1)
     largest = max(float(squares.max()), (_LEAST_WIDTH * sigma) ** 2 / weight)
     if largest <= NOTHING:  # all rewards are 0, without noise: any width will do
         return np.zeros(d), 1.0
-    A = np.einsum("na,nad,nae->ade", weights, e, e)
-    b = np.einsum("na,nad->ad", weights * values, e)
+    A, b = weighted_sums(e, weights, values)
     least = max(sigma**2 / weight, _LEAST_NOISE**2 * largest)  # a floor for the noise of a value of average weight
     width, noise, identity = largest, largest, np.eye(d)
     for _ in range(_SWEEPS):
@@ -88,15 +89,17 @@ def common_prior(estimates: FloatArray, weights: FloatArray, sigma: float) -> tu
         weighted = np.einsum("ade,ae->ad", V, b / (noise * weight)) / width
         centre = np.einsum("de,e->d", spread, weighted.sum(axis=0))
         theta = np.einsum("ade,ae->ad", V, b / (noise * weight) + centre / width)
-        residuals = values - np.einsum("nad,ad->na", e, theta)
-        noise = max(least, float((weights * residuals**2).sum() / total.sum()))
+        left = 0.0
+        for arms in arm_groups(len(e), e.shape[2]):
+            left += float((weights[arms] * differences(e[arms], values[arms], theta[arms]) ** 2).sum())
+        noise = max(least, left / total.sum())
         unusual = np.einsum("ad,ad->a", theta - centre, theta - centre) + np.einsum("add->a", V)
         width = float(unusual.max() / d)
     return centre, float(np.sqrt(width + np.einsum("dd->", spread) / d))
 
 
 def notable(values: FloatArray, present: BoolArray) -> BoolArray:
-    """Which of the values (M, K) that are present are not 0: a mean reward of 0 is sent as a tiny value.
+    """Which of the values (K, M) that are present are not 0: a mean reward of 0 is sent as a tiny value.
 
     The others say nothing about how large values usually are, where rewards are 0 or 1 for example.
     """
@@ -137,12 +140,12 @@ def _most(values: FloatArray, seen: BoolArray, otherwise: FloatArray) -> FloatAr
 
 
 def _tamed(values: FloatArray, present: BoolArray) -> FloatArray:
-    """The values (M, K), none of them larger than some medians of its arm, or of all arms where most of its are 0."""
+    """The values (K, M), none of them larger than some medians of its arm, or of all arms where most of its are 0."""
     counted = notable(values, present)
-    most = np.full(values.shape[1], np.inf)
+    most = np.full((len(values), 1), np.inf)
     if counted.any():
         most[:] = _MOST_MEDIANS * np.median(values[counted])
-    few = np.count_nonzero(counted, axis=0) < _ENOUGH * np.count_nonzero(present, axis=0)
-    for arm in np.flatnonzero(counted.any(axis=0) & ~few):
-        most[arm] = _MOST_MEDIANS * np.median(values[counted[:, arm], arm])
+    few = np.count_nonzero(counted, axis=1) < _ENOUGH * np.count_nonzero(present, axis=1)
+    for arm in np.flatnonzero(counted.any(axis=1) & ~few):
+        most[arm] = _MOST_MEDIANS * np.median(values[arm, counted[arm]])
     return np.minimum(values, np.where(most > 0, most, np.inf))

@@ -41,14 +41,14 @@ class SiteAgents(InferringAgents):
         self.site_shift: FloatArray = np.zeros((n, num_arms, d))
         super().__init__(policy, view)
 
-    def prior_belief(self, bias: Bias) -> tuple[Belief, FloatArray]:
+    def prior_belief(self, view: View, rows: slice, bias: Bias) -> tuple[Belief, FloatArray]:
         """A mixture over the contexts that are possible, given what the others say about theta, and over none of them.
 
         What an agent believes in the last case is what the prior of theta says. How much is due to theta is the mean of
         it over the possible contexts.
         """
-        possible = belief_of_support(self.view, Information(self.cavity_precision, self.cavity_shift))
-        mean, variance = self._without_mu(bias)
+        possible = belief_of_support(view, Information(self.cavity_precision[rows], self.cavity_shift[rows]))
+        mean, variance = self._without_mu(view, bias)
         uncertain = np.einsum("ns,nsa->na", possible.weights, possible.variance)
         belief = Belief(
             np.append(possible.log_weights + np.log1p(-WRONG), np.full((len(mean), 1), np.log(WRONG)), axis=1),
@@ -58,10 +58,10 @@ class SiteAgents(InferringAgents):
         )
         return belief, uncertain
 
-    def _without_mu(self, bias: Bias) -> tuple[FloatArray, FloatArray]:
+    def _without_mu(self, view: View, bias: Bias) -> tuple[FloatArray, FloatArray]:
         """The mean and the variance of the mean rewards, (n, K) each, by the prior of theta alone."""
-        spread = np.einsum("nad,nad->na", np.einsum("nad,ade->nae", self.view.psi, self.V), self.view.psi)
-        return predictions(self.view.psi, self.theta), spread + bias.variances
+        spread = np.einsum("nad,nad->na", np.einsum("nad,ade->nae", view.psi, self.V), view.psi)
+        return predictions(view.psi, self.theta), spread + bias.variances
 
     def _learn(self, down: Message) -> None:
         """Take over the prior of theta, or what the others say about the arms in the message."""
@@ -103,7 +103,7 @@ class SiteAgents(InferringAgents):
         cavity = Information(self.cavity_precision, self.cavity_shift)
         features = self.view.feature_map(support)
         means, precision = self.sums / pulls, (self.pulls > 0) / error
-        mean, variance = self._without_mu(bias_of(self.view, self.theta, self.V))
+        mean, variance = self._without_mu(self.view, bias_of(self.view, self.theta, self.V))
         growth = 1 + precision * variance
         doubt = np.log(WRONG) - 0.5 * (precision / growth * (means - mean) ** 2 + np.log(growth)).sum(axis=1)
         return site(cavity, features, log_weights + np.log1p(-WRONG), means, precision, doubt)

@@ -48,7 +48,7 @@ class SiteServer(WeightedServer):
         if not self.width:
             raise ProtocolError("message: expected 'first' before 'sites', got none")
         assert up.agents is not None
-        d, (M, num_arms) = self.constants.dim, self.weights.shape
+        M, num_arms, d = self.constants.num_agents, self.constants.num_arms, self.constants.dim
         if not self.site_shift.shape[2]:
             self.site_precision, self.site_shift = np.zeros((M, num_arms, d, d)), np.zeros((M, num_arms, d))
         new = up.present["precision"]
@@ -87,8 +87,8 @@ class SiteServer(WeightedServer):
         length = np.sqrt(np.einsum("nad,nad->na", self.site_shift, self.site_shift))
         present = size + length > 0
         even = np.minimum(
-            _share(MOST_MEDIANS * medians(size, size > 0), size),
-            _share(MOST_MEDIANS * medians(length, length > 0), length),
+            _share(MOST_MEDIANS * medians(size.T, size.T > 0), size),
+            _share(MOST_MEDIANS * medians(length.T, length.T > 0), length),
         )
         trust: FloatArray = np.ones(size.shape)
         for _ in range(JUDGEMENTS + 1):  # by a fit in which nobody counts for much more than the others
@@ -98,7 +98,7 @@ class SiteServer(WeightedServer):
             off = self.site_shift - np.einsum("nade,ae->nad", self.site_precision, theta)
             squares = np.einsum("naxd,nad->nax", root, off)
             squares = np.einsum("nax,nax->na", squares, squares)
-            typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
+            typical = (medians(squares.T, present.T) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
             trust = _share(TRUSTED**2 * typical, squares)
         return self._trusted(np.minimum(trust, _share(_MOST / len(size) / self.width**2, size)))
 

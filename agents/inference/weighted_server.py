@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbandit_agents.inference.scale import LEAST_SIGMA, common_prior, notable, scale_of
+from fedbandit_agents.inference.sums import TOGETHER, arm_groups, differences, weighted_sums
 from fedbandit_agents.phased.estimation import quadratic_forms, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.roots import inverse_root
@@ -53,11 +54,11 @@ class WeightedServer(ServerSide):
 
     def __init__(self, policy: "ContextInference", constants: Constants):
         self.policy, self.constants = policy, constants
-        shape = (constants.num_agents, constants.num_arms)
-        # The last estimate of each agent and arm is a value along a direction.
-        self.directions: FloatArray = np.zeros((*shape, constants.dim))
-        self.values: FloatArray = np.zeros(shape)
-        self.weights: FloatArray = np.zeros(shape)
+        # The last estimate of each agent and arm is a value along a direction; nothing is kept until agents send any.
+        # Agents come last: the server adds up over them, which is fastest for numbers that are neighbours in memory.
+        self.directions: FloatArray = np.zeros((constants.num_arms, constants.dim, 0))
+        self.values: FloatArray = np.zeros((constants.num_arms, 0))
+        self.weights: FloatArray = np.zeros((constants.num_arms, 0))
         self.residuals: FloatArray = np.zeros((constants.num_agents, 2))
         self.misfits: FloatArray = np.zeros((constants.num_agents, 2))
         # What all theta_a are believed to be before they are seen, N(centre, width^2 I); width 0: not known yet.
@@ -73,15 +74,15 @@ class WeightedServer(ServerSide):
         assert up.agents is not None
         if up.kind == "first":
             sigma = self.policy.assumed_sigma(self.constants)
-            self.centre, self.width = common_prior(up["theta"], up["weight"], sigma)
+            self.centre, self.width = common_prior(*self._read(up, *self._nothing()), sigma)
             return Message("prior", {"centre": self.centre, "width": np.array([self.width])})
         if up.kind != "estimates" or not self.width:
             raise ProtocolError(f"message: expected 'estimates' after a prior, or 'first', got {up.kind!r}")
-        for group in row_groups(len(up.agents)):
-            self._keep_reports(up, group)
-        e, upper, new = self.directions, np.triu_indices(self.constants.dim), up.present["theta"]
-        weights, values, theta, V = self._judged(e, self._believed())
-        theta, V = self._fit(e, weights / self._scatter(e, weights, values, theta, V), values)
+        if not self.weights.size:
+            self.directions, self.values, self.weights = self._nothing()
+        self._read(up, self.directions, self.values, self.weights)
+        upper, new = np.triu_indices(self.constants.dim), up.present["theta"]
+        theta, V = self._estimates()
         heard: BoolArray = np.asarray(new.any(axis=0))
         arrays = {"theta": theta, "V": V[:, *upper]}
         if self.policy.estimate_sigma:
@@ -91,14 +92,23 @@ class WeightedServer(ServerSide):
             arrays["spread"] = np.array([self._spread()])
         return Message("estimates", arrays, None, {"theta": heard, "V": heard})
 
-    def _keep_reports(self, up: Message, group: slice) -> None:
-        """Keep the estimates and weights of some rows of a message."""
+    def _nothing(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The directions, values and weights of agents none of whom has reported anything."""
+        M, num_arms = self.constants.num_agents, self.constants.num_arms
+        return np.zeros((num_arms, self.constants.dim, M)), np.zeros((num_arms, M)), np.zeros((num_arms, M))
+
+    def _read(
+        self, up: Message, directions: FloatArray, values: FloatArray, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Write the estimates and weights of a message into these arrays, which it returns."""
         assert up.agents is not None
-        rows, arms = np.nonzero(up.present["theta"][group])
-        agents, theta = up.agents[group][rows], up["theta"][group][rows, arms]
-        e = unit_vectors(theta)
-        self.directions[agents, arms], self.values[agents, arms] = e, np.einsum("md,md->m", theta, e)
-        self.weights[agents, arms] = up["weight"][group][rows, arms]
+        for group in row_groups(len(up.agents)):
+            rows, arms = np.nonzero(up.present["theta"][group])
+            agents, theta = up.agents[group][rows], np.asfortranarray(up["theta"][group][rows, arms])
+            e = unit_vectors(theta)
+            directions[arms, :, agents], values[arms, agents] = e, np.einsum("md,md->m", theta, e)
+            weights[arms, agents] = up["weight"][group][rows, arms]
+        return directions, values, weights
 
     def told_sigma(self, up: Message) -> FloatArray:
         """The noise scale (1,) by the residuals of all agents, after those of a message are kept."""
@@ -116,92 +126,103 @@ class WeightedServer(ServerSide):
         """Reports with negative weights or degrees of freedom, and with weights that no agent's pulls can have."""
         found = super().refuses(up)
         assert up.agents is not None
-        sent = np.where(np.isfinite(up["weight"]), up["weight"], 0)
-        negative = (sent < 0).any(axis=1)
+        nothing = up.kind == "first" or not self.weights.size
+        kept = np.zeros((self.constants.num_agents, 1)) if nothing else self.weights.T
+        negative, totals = np.zeros(len(up.agents), dtype=np.bool_), np.empty(len(up.agents))
+        for rows in row_groups(len(up.agents), max(1, TOGETHER // self.constants.num_arms)):
+            sent = np.where(np.isfinite(up["weight"][rows]), up["weight"][rows], 0)
+            negative[rows] = (sent < 0).any(axis=1)
+            sent = np.where(up.present["weight"][rows], np.clip(sent, 0, LARGEST_NUMBER), kept[up.agents[rows]])
+            totals[rows] = sent.sum(axis=1)
         for sums in {"residuals", "misfit"} & set(up.arrays):
             negative |= up[sums][:, 1] < 0
         found = dict.fromkeys(up.agents[negative].tolist(), "sent a negative weight") | found
-        totals, most = self._totals(up.kind, up.agents, np.clip(sent, 0, LARGEST_NUMBER), up.present["weight"])
+        most = self._largest_total(up.kind, up.agents, totals)
         for row in np.flatnonzero(totals > most):
             reason = f"sent weights with the sum {totals[row]:.3g}, at most {most:.3g} can be"
             found.setdefault(int(up.agents[row]), reason)
         return found
 
-    def _totals(self, kind: str, agents: IntArray, sent: FloatArray, present: BoolArray) -> tuple[FloatArray, float]:
-        """The sums of the weights of these agents, with what they sent before, (n,), and the most that they can be.
+    def _largest_total(self, kind: str, agents: IntArray, totals: FloatArray) -> float:
+        """The most that the weights of an agent add up to, given the sums `totals` (n,) of these agents.
 
         T pulls have at most the weight T L^2 / sigma^2. Where the assumed sigma is too large for that, all agents have
         larger weights, which shows in their median. An agent alone has nobody to be compared with.
         """
-        constants, sigma = self.constants, 1.0
-        if kind == "first":
-            totals = others = np.where(present, sent, 0.0).sum(axis=1)
-        else:
-            weights = self.weights.copy()
-            weights[agents] = np.where(present, sent, weights[agents])
-            others = weights.sum(axis=1)
-            totals, sigma = others[agents], LEAST_SIGMA * scale_of(self.centre, self.width)
+        constants, sigma, others = self.constants, 1.0, totals
+        if kind != "first":
+            others = self.weights.sum(axis=0) if self.weights.size else np.zeros(constants.num_agents)
+            others[agents] = totals
+            sigma = LEAST_SIGMA * scale_of(self.centre, self.width)
             if np.count_nonzero(others) > 1:
                 sigma = max(sigma, self.policy.assumed_sigma(constants))
-        median = medians(others[:, None], others[:, None] > 0)[0] if np.count_nonzero(others) > 1 else 0.0
+        median = medians(others[None], others[None] > 0)[0] if np.count_nonzero(others) > 1 else 0.0
         longest = max(constants.L, constants.longest or 0.0)
-        return totals, _MOST_WEIGHT * max(median, constants.horizon * (longest / sigma) ** 2)
+        return float(_MOST_WEIGHT * max(median, constants.horizon * (longest / sigma) ** 2))
 
-    def _believed(self) -> FloatArray:
-        """The weights of the reports (M, K), less for agents whose weights add up to far more than those of most."""
-        totals = self.weights.sum(axis=1)
+    def _estimates(self) -> tuple[FloatArray, FloatArray]:
+        """The estimates theta (K, d) and V (K, d, d) from the last reports of all agents."""
+        trust, (num_arms, d, M) = self._trust(), self.directions.shape
+        theta, V = np.empty((num_arms, d)), np.empty((num_arms, d, d))
+        for arms in arm_groups(num_arms, M):
+            e, values = self.directions[arms], self.values[arms]
+            weights, *judged = self._judged(e, values, self.weights[arms] * trust)
+            theta[arms], V[arms] = self._fit(e, weights / _scatter(e, values, weights, *judged), values)
+        return theta, V
+
+    def _trust(self) -> FloatArray:
+        """The factor on all weights of an agent, (M,): below 1 if they add up to far more than those of most."""
+        totals = self.weights.sum(axis=0)
         heard = np.sort(totals[totals > 0])
         most = _MOST_SHARES * heard[math.ceil(_HONEST * len(heard)) - 1] if len(heard) else np.inf
-        return self.weights * np.minimum(1, most / np.where(totals > 0, totals, 1))[:, None]
+        return np.minimum(1, most / np.where(totals > 0, totals, 1))
 
-    def _judged(self, e: FloatArray, claimed: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """The weights of the reports (M, K), less for those far off, their values, and theta and V with these.
+    def _judged(
+        self, e: FloatArray, values: FloatArray, claimed: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The weights of the reports (K, M), less for those far off, and theta and V with these weights.
 
         A report of weight w that is off by r counts for at most `TRUSTED`^2 / r^2, however large w is, times the
         typical scatter of its arm.
         """
         present = claimed > 0
-        weights = np.minimum(claimed, MOST_MEDIANS * medians(claimed, present))
-        values = self.values
-        most = MOST_MEDIANS * medians(np.abs(values), notable(values, present))
+        weights = np.minimum(claimed, MOST_MEDIANS * medians(claimed, present)[:, None])
+        most = MOST_MEDIANS * medians(np.abs(values), notable(values, present))[:, None]
         theta, V = self._fit(e, weights, np.clip(values, -most, most))
         for _ in range(JUDGEMENTS):
-            squares = claimed * (values - np.einsum("nad,ad->na", e, theta)) ** 2
-            typical = (medians(squares, present) / MEDIAN_OF_CHI_SQUARE).clip(min=1)
-            weights = claimed / (squares / (TRUSTED**2 * typical)).clip(min=1)
+            squares = claimed * differences(e, values, theta) ** 2
+            typical = np.maximum(medians(squares, present) / MEDIAN_OF_CHI_SQUARE, 1)[:, None]
+            weights = claimed / np.maximum(squares / (TRUSTED**2 * typical), 1)
             theta, V = self._fit(e, weights, values)
-        return weights, values, theta, V
+        return weights, theta, V
 
     def _fit(self, e: FloatArray, weights: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The estimates theta (K, d) and V (K, d, d) from values along e (M, K, d) and their weights, (M, K) each."""
-        weighted = weights[..., None] * e
-        root = inverse_root(np.einsum("nad,nae->ade", weighted, e) + np.eye(e.shape[2]) / self.width**2)
+        """The estimates theta (K, d) and V (K, d, d) from values along e (K, d, M) and their weights, (K, M) each."""
+        squares, sums = weighted_sums(e, weights, values)
+        root = inverse_root(squares + np.eye(e.shape[1]) / self.width**2)
         V = np.einsum("axd,axe->ade", root, root)
-        sums = np.einsum("nad,na->ad", weighted, values) + self.centre / self.width**2
-        return np.einsum("ade,ae->ad", V, sums), V
+        return np.einsum("ade,ae->ad", V, sums + self.centre / self.width**2), V
 
-    def _scatter(
-        self, e: FloatArray, weights: FloatArray, values: FloatArray, theta: FloatArray, V: FloatArray
-    ) -> FloatArray:
-        """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K,).
 
-        Agents don't know the scatter. They take their own share out as w e^T V e, which must not reach 1: the scatter
-        is bounded so that it does not.
-        """
-        residuals = values - np.einsum("nad,ad->na", e, theta)
-        shares = weights * quadratic_forms(e, V)
-        squares = np.einsum("na,na->a", weights, residuals**2)
-        freedom = ((weights > 0) - shares).sum(axis=0)
-        scatter = np.maximum(_LEAST_SCATTER, (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS))
-        largest: FloatArray = 0.99 / shares.max(axis=0).clip(min=0.01)
-        return np.minimum(scatter, largest.clip(min=1))
+def _scatter(e: FloatArray, values: FloatArray, weights: FloatArray, theta: FloatArray, V: FloatArray) -> FloatArray:
+    """The mean square of each arm's residuals over what the weights say it should be, drawn towards 1, (K, 1).
+
+    Agents don't know the scatter. They take their own share out as w e^T V e, which must not reach 1: the scatter is
+    bounded so that it does not.
+    """
+    shares = weights * quadratic_forms(e.transpose(2, 0, 1), V).T
+    squares = np.einsum("an,an->a", weights, differences(e, values, theta) ** 2)
+    freedom = ((weights > 0) - shares).sum(axis=1)
+    scatter = np.maximum(_LEAST_SCATTER, (squares + _WORTH_OF_WEIGHTS) / (freedom + _WORTH_OF_WEIGHTS))
+    largest: FloatArray = 0.99 / np.maximum(shares.max(axis=1), 0.01)
+    return np.minimum(scatter, np.maximum(largest, 1))[:, None]
 
 
 def medians(values: FloatArray, present: BoolArray) -> FloatArray:
-    """The lower median of what is present in each column, (K,); infinity where nothing is."""
-    order = np.sort(np.where(present, values, np.inf), axis=0)
-    middle = (np.count_nonzero(present, axis=0) - 1).clip(min=0) // 2
-    return order[middle, np.arange(values.shape[1])]
+    """The lower median of what is present in each row of values (K, M), (K,); infinity where nothing is."""
+    order = np.sort(np.where(present, values, np.inf), axis=1)
+    middle = (np.count_nonzero(present, axis=1) - 1).clip(min=0) // 2
+    return order[np.arange(len(values)), middle]
 
 
 def bounded_residuals(residuals: FloatArray) -> FloatArray:
@@ -209,7 +230,7 @@ def bounded_residuals(residuals: FloatArray) -> FloatArray:
     squares, freedom = residuals.T
     present = freedom > 0
     share = squares / np.where(present, freedom, 1)  # the degrees of freedom of misfits may be less than 1
-    freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[:, None], present[:, None])[0])
-    weighty = freedom >= medians(freedom[:, None], present[:, None])[0]  # few residuals may be far off by chance
-    most = _MOST_RESIDUALS * medians(np.abs(share)[:, None], (present & weighty)[:, None])[0]
+    freedom = np.minimum(freedom, _MOST_RESIDUALS * medians(freedom[None], present[None])[0])
+    weighty = freedom >= medians(freedom[None], present[None])[0]  # few residuals may be far off by chance
+    most = _MOST_RESIDUALS * medians(np.abs(share)[None], (present & weighty)[None])[0]
     return np.stack([freedom * np.clip(share, -most, most), freedom], axis=1)

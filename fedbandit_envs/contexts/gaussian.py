@@ -165,8 +165,9 @@ class Gaussian(ContextDistribution):
         if root is not None:
             return np.einsum("ad,mde->mae", theta, root), nothing
         if isinstance(feature_map, Table) and self._std is not None:  # the rows of the table are independent
-            scaled = theta * np.broadcast_to(self._std, self.mean.shape).reshape(-1, *theta.shape)
-            return np.zeros((*nothing.shape, 0)), np.einsum("mad,mad->ma", scaled, scaled)
+            scaled = theta * self._std.reshape(-1, *theta.shape)  # one row, if all agents have the same std
+            own = np.einsum("mad,mad->ma", scaled, scaled)
+            return np.zeros((*nothing.shape, 0)), np.broadcast_to(own, nothing.shape)
         return super().reward_factors(feature_map, theta)
 
     def common_root(self, feature_map: FeatureMap) -> FloatArray | None:

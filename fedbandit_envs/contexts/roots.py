@@ -46,14 +46,14 @@ def inverse_root(matrices: FloatArray) -> FloatArray:
            [-0.5,  1. ]])
     """
     q = matrices.shape[-1]
-    left, root = matrices.copy(), np.broadcast_to(np.eye(q), matrices.shape).copy()
+    both = np.empty_like(matrices, shape=(*matrices.shape[:-1], 2 * q))  # in the same order of memory
+    both[..., :q], both[..., q:] = matrices, np.eye(q)  # [A | I] becomes [L^T | R]
     for row in range(q):
-        scale = np.sqrt(left[..., row, row])[..., None]
-        factors = (left[..., row + 1 :, row] / scale)[..., None]
-        for side in (left, root):
-            side[..., row, :] /= scale
-            side[..., row + 1 :, :] -= factors * side[..., None, row, :]
-    return root
+        scale = np.sqrt(both[..., row, row])[..., None]
+        factors = both[..., row + 1 :, row] / scale
+        both[..., row, :] /= scale
+        both[..., row + 1 :, :] -= factors[..., None] * both[..., None, row, :]
+    return both[..., q:]
 
 
 def eigen(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:

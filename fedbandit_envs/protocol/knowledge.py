@@ -101,7 +101,7 @@ class View:
         """Whether the contexts are known."""
         return self.distribution.known is not None
 
-    def rows(self, index: IntArray) -> "View":
+    def rows(self, index: IntArray | slice) -> "View":
         """The view of some of these agents."""
         agents = immutable(self.agents[index])
         return View(

@@ -59,7 +59,7 @@ class Neighbourhood:
         """The second largest absolute eigenvalue of the mixing matrix, a public number."""
         return self.graph.second_eigenvalue
 
-    def rows(self, index: IntArray) -> "Neighbourhood":
+    def rows(self, index: IntArray | slice) -> "Neighbourhood":
         """The part of some of these agents."""
         return Neighbourhood(self.graph, self.agents[index])
 

@@ -84,7 +84,7 @@ class Plan:
         explore[:, 1:] -= explore[:, :-1].copy()
         return type(self)(explore, self.arm, remaining)
 
-    def rows(self, index: IntArray) -> "Plan":
+    def rows(self, index: IntArray | slice) -> "Plan":
         """The plan of the agents with these positions."""
         return Plan(self.explore[index], self.arm[index], self.length)
 
@@ -251,7 +251,7 @@ class Feedback:
             got = pulls[wrong[0], -1]
             raise ProtocolError(f"feedback: expected {length} pulls of each agent, as planned, got {got}")
 
-    def rows(self, index: IntArray) -> "Feedback":
+    def rows(self, index: IntArray | slice) -> "Feedback":
         """The feedback of the agents with these positions."""
         arrays: tuple[NDArray[Any], ...] = self.explored, self.explored_sums, self.arm, self.played, self.played_sums
         features = None if self.features is None else read_only(self.features[index])

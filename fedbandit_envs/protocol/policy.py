@@ -37,13 +37,13 @@ class Side:
                 plain = plain_value(f"{type(self).__name__}.{name}", value)
             except ValueError as error:
                 raise ProtocolError(f"{error}; keep it as arrays, or override snapshot() and restore()") from error
-            state[name] = plain.copy() if isinstance(plain, np.ndarray) else plain
+            state[name] = plain.copy(order="K") if isinstance(plain, np.ndarray) else plain
         return state
 
     def restore(self, state: State) -> None:
         """Take over a state; the other side of `snapshot`."""
         for name, value in state.items():
-            setattr(self, name, value.copy() if isinstance(value, np.ndarray) else value)
+            setattr(self, name, value.copy(order="K") if isinstance(value, np.ndarray) else value)
 
 
 class AgentSide(Side, ABC):

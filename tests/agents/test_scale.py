@@ -7,8 +7,15 @@ from units import in_units
 import fedbandit_envs as fb
 from fedbandit_agents import FedCI
 from fedbandit_agents.inference.scale import common_prior, own_variance
-from fedbandit_agents.phased.estimation import local_estimate
+from fedbandit_agents.phased.estimation import local_estimate, unit_vectors
 from fedbandit_baselines import LocalThompson
+
+
+def prior_of(estimates, weights, sigma):
+    """The common prior by these estimates (M, K, d) and weights, (M, K)."""
+    e = unit_vectors(estimates)
+    values = np.einsum("nad,nad->an", estimates, e)
+    return common_prior(e.transpose(1, 2, 0), values, weights.T, sigma)
 
 
 def first_reports(rng, theta, num_agents, sigma, bias=0.0):
@@ -28,7 +35,7 @@ def test_the_prior_covers_every_arm_and_is_not_ten_times_too_wide(sigma, scale):
     for _ in range(20):
         centre = 3 * scale * rng.normal(size=3)
         theta = centre + scale * rng.normal(size=(12, 3))
-        m, s = common_prior(*first_reports(rng, theta, 60, sigma * scale, 0.3 * scale), sigma * scale)
+        m, s = prior_of(*first_reports(rng, theta, 60, sigma * scale, 0.3 * scale), sigma * scale)
         assert np.abs(theta - m).max() < 3 * s
         assert s < 3 * (theta - centre).std()
 
@@ -36,7 +43,7 @@ def test_the_prior_covers_every_arm_and_is_not_ten_times_too_wide(sigma, scale):
 def test_one_arm_that_is_unlike_all_others_makes_the_prior_wide():
     rng = np.random.default_rng(2)
     theta = np.concatenate([0.1 * rng.normal(size=(11, 3)), [[10.0, 0.0, 0.0]]])
-    _, s = common_prior(*first_reports(rng, theta, 60, 0.1), 0.1)
+    _, s = prior_of(*first_reports(rng, theta, 60, 0.1), 0.1)
     assert s > 5
 
 
@@ -45,7 +52,7 @@ def test_a_few_reports_don_t_pass_for_many():
     rng = np.random.default_rng(3)
     for _ in range(20):
         theta = rng.normal(size=(3, 3))
-        m, s = common_prior(*first_reports(rng, theta, 1, 0.01), 0.01)
+        m, s = prior_of(*first_reports(rng, theta, 1, 0.01), 0.01)
         assert np.abs(theta - m).max() < 5 * s
 
 
@@ -53,17 +60,17 @@ def test_false_first_reports_move_the_prior_little():
     rng = np.random.default_rng(4)
     theta = rng.normal(size=(6, 3))
     estimates, weights = first_reports(rng, theta, 60, 0.1)
-    _, honest = common_prior(estimates, weights, 0.1)
+    _, honest = prior_of(estimates, weights, 0.1)
     estimates[:3] *= -1e6
     weights[3:6] *= 1e6
-    _, poisoned = common_prior(estimates, weights, 0.1)
+    _, poisoned = prior_of(estimates, weights, 0.1)
     assert honest / 2 < poisoned < 2 * honest
 
 
 @pytest.mark.parametrize(("sigma", "width"), [(0.0, 1.0), (0.5, 0.05)])
 def test_rewards_that_are_all_zero_give_some_width(sigma, width):
     estimates = local_estimate(np.zeros((2, 3)), np.ones((2, 3, 2)), np.full((2, 3), 2.0))
-    m, s = common_prior(estimates, np.ones((2, 3)), sigma)
+    m, s = prior_of(estimates, np.ones((2, 3)), sigma)
     assert np.abs(m).max() < 1e-50
     assert s == pytest.approx(width, rel=0.5)
     alone = own_variance(np.ones((2, 3), dtype=int), np.zeros((2, 3)), np.ones((2, 3)), np.full((2, 1), sigma))
@@ -112,7 +119,7 @@ def test_rewards_that_are_mostly_zero_are_not_taken_for_tiny_ones(rate):
     psi = np.tile([1.0, 0.0], (60, 4, 1))
     for _ in range(20):
         rewards = (rng.random((60, 4)) < rate).astype(float)
-        m, s = common_prior(local_estimate(rewards, psi, np.ones(rewards.shape)), np.ones(rewards.shape), 0.5)
+        m, s = prior_of(local_estimate(rewards, psi, np.ones(rewards.shape)), np.ones(rewards.shape), 0.5)
         assert abs(rate - m[0]) < 3 * s
         assert m[0] > rate / 3
 
@@ -124,6 +131,6 @@ def test_a_false_value_among_zeros_counts_for_six_usual_ones():
     psi, weights = np.tile([1.0, 0.0], (60, 4, 1)), np.ones((60, 4))
     widths = []
     for values[7, 0] in (6.0, 1e6):
-        _, width = common_prior(local_estimate(values, psi, weights), weights, 0.5)
+        _, width = prior_of(local_estimate(values, psi, weights), weights, 0.5)
         widths.append(width)
     assert widths[0] == widths[1]

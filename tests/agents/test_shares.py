@@ -66,7 +66,9 @@ def test_the_largest_uniform_takes_no_step_more_than_a_plan_has():
 class Heard(FedCIAgents):
     """Agents with a belief of a test's own, of which `uncertain` is due to theta."""
 
-    def __init__(self, num_agents, uncertain, error):
+    def __init__(self, belief, uncertain, error):
+        num_agents = len(belief.mean)
+        self.belief, self.log_weights = belief, belief.log_weights
         self.view = View(
             Constants(num_agents, 2, 1, 2000, 1.0, 1.0, 1.0, "fixed"),
             np.arange(num_agents),
@@ -80,6 +82,10 @@ class Heard(FedCIAgents):
         self.pulls, self.noise = np.ones(shape, dtype=np.int64), np.full(shape, error)
         self.tau2, self.uncertain = np.zeros(shape), np.tile([0.0, uncertain], (num_agents, 1))
 
+    def posterior(self, rows=slice(None)):
+        """The belief of the test."""
+        return self.belief.rows(rows)
+
 
 def believed(num_agents, gap, variance):
     """Arm 1 is worse by `gap`, with this variance."""
@@ -91,23 +97,23 @@ def test_what_no_agent_would_explore_alone_is_explored_for_all():
     # Arm 1 is worse by 3 standard deviations of 0.1, all of it due to theta. To halve the variance takes 1 / 0.01 =
     # 100 pulls of all 1,000 agents, so each pulls it with probability 0.1: 100 pulls, and 10 is their largest deviation
     # but for a chance of 0.001. One agent alone would lose 0.3 in each of 100 pulls and gain 1,000 times 3.8e-5.
-    belief, worth = believed(1000, 0.3, 0.01), Heard(1000, uncertain=0.01, error=1.0)
-    alone = believed(1, 0.3, 0.01)
-    pulls = worth.chosen(belief, length=300, remaining=1000).explore
+    belief = believed(1000, 0.3, 0.01)
+    worth, alone = Heard(belief, 0.01, error=1.0), Heard(believed(1, 0.3, 0.01), 0.01, error=1.0)
+    pulls = worth.chosen(length=300, remaining=1000).explore
     assert set(np.unique(pulls[:, 1])) == {0, 1}
     assert not pulls[:, 0].any()
     assert 70 <= pulls[:, 1].sum() <= 130
-    assert not Heard(1, uncertain=0.01, error=1.0).chosen(alone, length=300, remaining=1000).explore.any()
+    assert not alone.chosen(length=300, remaining=1000).explore.any()
     # The same uncertainty teaches nobody else if it is of each agent's own context,
-    assert not Heard(1000, uncertain=0.0, error=1.0).chosen(belief, length=300, remaining=1000).explore.any()
+    assert not Heard(belief, uncertain=0.0, error=1.0).chosen(length=300, remaining=1000).explore.any()
     # and pulls for all are dealt out once after a round, not with each plan.
     worth.phase_start = 900
-    assert not worth.chosen(belief, length=300, remaining=1000).explore.any()
+    assert not worth.chosen(length=300, remaining=1000).explore.any()
 
 
 def test_a_plan_of_one_step_has_one_pull():
-    belief = believed(1000, 0.0, 0.01)  # both arms are as good: half of the agents explore
-    agents = Heard(1000, uncertain=0.01, error=0.001)
-    pulls = agents.chosen(belief, length=1, remaining=1000).explore
+    # Both arms are as good: half of the agents explore.
+    agents = Heard(believed(1000, 0.0, 0.01), uncertain=0.01, error=0.001)
+    pulls = agents.chosen(length=1, remaining=1000).explore
     assert pulls.sum(axis=1).max() == 1
     assert pulls[:, 1].any()

@@ -82,6 +82,11 @@ def test_what_a_run_allocates_has_a_goal_where_there_are_many_agents(scripts):
         "DDUCB": 60,
         "Enhanced-Fed-PE": 2**12,
         "Collaborative": 2**12,
+        "Fed-CI": 2**10,
+        "Federated-Thompson": 2**10,
+        "Exact-Thompson": 2**10,
+        "Local-Thompson": 2**12,
+        "Theta-Told": 2**12,
     }.items(),
 )
 def test_a_run_allocates_at_most_twelve_times_psi(scripts, name, horizon):
