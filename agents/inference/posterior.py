@@ -145,8 +145,8 @@ def _of_arm(values: FloatArray, arm: IntArray) -> FloatArray:
 
 
 def _averaged(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The mean of values (n, S, K) over components with these weights (n, S), (n, K); of (n, 1, K) it is the only one."""
-    if values.shape[1] == 1:
+    """The mean of values (n, S, K) over components with these weights (n, S), (n, K)."""
+    if values.shape[1] == 1:  # all components have the same
         return values[:, 0]
     total = weights[:, 0, None] * values[:, 0]
     for component in range(1, values.shape[1]):

@@ -18,6 +18,7 @@ def identity(contexts, **keywords):
 
 
 MEAN = np.random.default_rng(2).normal(size=(7, 2))
+COVARIANCE = np.eye(2) * np.arange(1, 8)[:, None, None]
 PROBLEMS = {
     "tables": lambda: fb.make("Synthetic", num_agents=7, max_cycles=T, context_std=0.1),
     "contexts known": lambda: fb.make("Synthetic", num_agents=7, max_cycles=T, context_std=0.0),
