@@ -12,11 +12,13 @@ from fedbandit_agents.inference.context_bias import (
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.scale import LEAST_SIGMA
-from fedbandit_agents.inference.sums import TOGETHER, sum_along
-from fedbandit_envs.arrays import FloatArray, IntArray, row_groups
+from fedbandit_agents.inference.sums import TOGETHER, groups_of, sum_along
+from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Feedback
 from fedbandit_envs.protocol.policy import AgentSide
+
+_FEWEST = 256  # the beliefs of so many agents at least are formed together
 
 
 class BelievingAgents(AgentSide):
@@ -49,7 +51,7 @@ class BelievingAgents(AgentSide):
         self.infers_features = root is not None
         self.features: FloatArray = view.psi.copy() if self.infers_features else view.psi
         # The belief before own rewards, as `Belief` has it.
-        self.log_weights: FloatArray = np.zeros((n, 1))
+        self.log_weights: FloatArray = np.zeros((n, 0))
         self.mean: FloatArray = np.zeros((n, 0, 0))
         self.variance: FloatArray = np.zeros((n, 0, 0))
         self.factors: FloatArray = np.zeros((n, 0, 0, 0))
@@ -64,8 +66,9 @@ class BelievingAgents(AgentSide):
 
     def groups(self) -> list[slice]:
         """The agents in groups whose beliefs are formed together."""
-        entries = self.log_weights.shape[1] * self.pulls.shape[1]
-        return row_groups(len(self.pulls), max(1, TOGETHER // entries))
+        # Before the first belief is formed, nothing says how many components it will have.
+        entries = self.variance[0].size or TOGETHER
+        return groups_of(len(self.pulls), entries, least=_FEWEST)
 
     def seen_by(self, rows: slice) -> View:
         """What a group of agents knows."""

@@ -23,9 +23,9 @@ from fedbandit_agents.inference.context_bias import (
 )
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.scale import own_variance, scale_of
-from fedbandit_agents.inference.sums import TOGETHER
+from fedbandit_agents.inference.sums import groups_of
 from fedbandit_agents.phased.estimation import inner_products, local_estimate
-from fedbandit_envs.arrays import BoolArray, FloatArray, row_groups
+from fedbandit_envs.arrays import BoolArray, FloatArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.messages import Message
 from fedbandit_envs.protocol.plans import Feedback, Plan
@@ -159,19 +159,21 @@ class InferringAgents(BelievingAgents):
             return None
         _, num_arms, d = self.features.shape
         theta, weight = np.empty((len(spoken), num_arms, d)), np.empty((len(spoken), num_arms))
-        for some in row_groups(len(spoken), max(1, TOGETHER // (2 * self.features[0].size))):
-            agents = spoken[some]
-            x = self.features[agents]
+        for some in groups_of(len(spoken), 2 * self.features[0].size):
+            own = spoken[some]
+            x = self.features[own]
             squares = inner_products(x, x)
-            theta[some] = local_estimate(self.reported[agents], x, squares)
-            weight[some] = self.precision[agents] * squares
+            theta[some] = local_estimate(self.reported[own], x, squares)
+            weight[some] = self.precision[own] * squares
         arrays = {"theta": theta, "weight": weight}
         if self.policy.estimate_sigma:
             arrays["residuals"] = self.residuals[spoken]
         if learns:
             arrays["misfit"] = found[spoken]
         present = changed[spoken]
-        return Message.of_own("estimates", arrays, self.view.agents[spoken], {"theta": present, "weight": present})
+        # Messages that name the same array of agents are told from others at once.
+        agents = self.view.agents if len(spoken) == len(changed) else self.view.agents[spoken]
+        return Message.of_own("estimates", arrays, agents, {"theta": present, "weight": present})
 
     def _renewed(self, rows: slice) -> BoolArray:
         """Renew the reports of a group of agents where their precision has changed, and say where, (n, K)."""

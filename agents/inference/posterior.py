@@ -102,7 +102,8 @@ class Belief:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Residuals, the share of the own part that stays uncertain given z, and the precision of the residuals.
 
-        Each is an array (n, S, K). The arguments are those of `given`.
+        Each is an array (n, S, K), but residuals are (n, 1, K) if all components have the same mean. The arguments are
+        those of `given`.
         """
         precision = np.asfortranarray(pulls / noise)[:, None]  # precision of the mean reward that was seen
         residual = np.asfortranarray(sums / np.maximum(pulls, 1))[:, None] - self.mean
@@ -119,7 +120,7 @@ class Belief:
         return Against(average, spread, _averaged(hope, weights), _averaged(chance, weights))
 
     def _differences(self, arm: IntArray) -> tuple[FloatArray, FloatArray]:
-        """The mean and variance of r_a - r_arm in each component, (n, S, K)."""
+        """The mean, (n, S or 1, K), and the variance, (n, S, K), of r_a - r_arm in each component."""
         variance = self.variance + _of_arm(self.variance, arm)
         if self.factors.shape[3]:
             common = self.factors - _of_arm(self.factors, arm)
@@ -145,8 +146,8 @@ def _of_arm(values: FloatArray, arm: IntArray) -> FloatArray:
 
 
 def _averaged(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """The mean of values (n, S, K) over components with these weights (n, S), (n, K)."""
-    if values.shape[1] == 1:  # all components have the same
+    """The mean of values over components with these weights (n, S), (n, K); equal values come as (n, 1, K)."""
+    if values.shape[1] == 1:
         return values[:, 0]
     total = weights[:, 0, None] * values[:, 0]
     for component in range(1, values.shape[1]):

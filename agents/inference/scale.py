@@ -6,7 +6,7 @@ narrow costs much: s is therefore at least as large as the most unusual arm sugg
 
 import numpy as np
 
-from fedbandit_agents.inference.sums import arm_groups, differences, weighted_sums
+from fedbandit_agents.inference.sums import differences, groups_of, weighted_sums
 from fedbandit_agents.linear.ridge import from_scaled_sums
 from fedbandit_agents.phased.estimation import NOTHING
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray
@@ -90,7 +90,7 @@ def common_prior(e: FloatArray, values: FloatArray, weights: FloatArray, sigma: 
         centre = np.einsum("de,e->d", spread, weighted.sum(axis=0))
         theta = np.einsum("ade,ae->ad", V, b / (noise * weight) + centre / width)
         left = 0.0
-        for arms in arm_groups(len(e), e.shape[2]):
+        for arms in groups_of(len(e), e.shape[2]):
             left += float((weights[arms] * differences(e[arms], values[arms], theta[arms]) ** 2).sum())
         noise = max(least, left / total.sum())
         unusual = np.einsum("ad,ad->a", theta - centre, theta - centre) + np.einsum("add->a", V)

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedbandit_envs.arrays import FloatArray, row_groups
 
-# So many numbers are added up together: what comes in between then takes little memory, and stays in the cache.
+# About so many numbers are computed together: what comes in between then takes little memory, and stays in the cache.
 TOGETHER = 20_000
 
 
@@ -36,13 +36,18 @@ def sums_of_others(values: FloatArray, axis: int) -> FloatArray:
     return total
 
 
-def arm_groups(num_arms: int, num_agents: int) -> list[slice]:
-    """The arms in groups whose sums over all agents are formed together.
+def groups_of(number: int, entries: int, least: int = 1) -> list[slice]:
+    """Agents or arms in groups that are computed together.
 
-    >>> arm_groups(10, 100), arm_groups(3, 30_000)
+    Args:
+        number: how many there are.
+        entries: how many numbers are computed for each of them.
+        least: how many a group has at least, since each group takes its own calls.
+
+    >>> groups_of(10, entries=100), groups_of(3, entries=30_000)
     ([slice(0, 10, None)], [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)])
     """
-    return row_groups(num_arms, max(1, TOGETHER // num_agents))
+    return row_groups(number, max(least, TOGETHER // entries))
 
 
 def weighted_sums(e: FloatArray, weights: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -54,7 +59,7 @@ def weighted_sums(e: FloatArray, weights: FloatArray, values: FloatArray) -> tup
         values: v, (K, M).
     """
     squares, sums = np.empty((len(e), e.shape[1], e.shape[1])), np.empty(e.shape[:2])
-    for arms in arm_groups(len(e), e.shape[2]):
+    for arms in groups_of(len(e), e.shape[2]):
         weighted = weights[arms, None] * e[arms]
         squares[arms] = np.einsum("adn,aen->ade", weighted, e[arms])
         sums[arms] = np.einsum("adn,an->ad", weighted, values[arms])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbandit_agents.inference.scale import LEAST_SIGMA, common_prior, notable, scale_of
-from fedbandit_agents.inference.sums import TOGETHER, arm_groups, differences, weighted_sums
+from fedbandit_agents.inference.sums import differences, groups_of, weighted_sums
 from fedbandit_agents.phased.estimation import quadratic_forms, unit_vectors
 from fedbandit_envs.arrays import BoolArray, FloatArray, IntArray, row_groups
 from fedbandit_envs.contexts.roots import inverse_root
@@ -54,8 +54,9 @@ class WeightedServer(ServerSide):
 
     def __init__(self, policy: "ContextInference", constants: Constants):
         self.policy, self.constants = policy, constants
-        # The last estimate of each agent and arm is a value along a direction; nothing is kept until agents send any.
-        # Agents come last: the server adds up over them, which is fastest for numbers that are neighbours in memory.
+        # The last estimate of each agent and arm is a value along a direction. The arrays stay empty until agents send
+        # estimates. Agents come last, because the server adds up over them: numbers that are neighbours in memory are
+        # added up fastest.
         self.directions: FloatArray = np.zeros((constants.num_arms, constants.dim, 0))
         self.values: FloatArray = np.zeros((constants.num_arms, 0))
         self.weights: FloatArray = np.zeros((constants.num_arms, 0))
@@ -100,7 +101,7 @@ class WeightedServer(ServerSide):
     def _read(
         self, up: Message, directions: FloatArray, values: FloatArray, weights: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Write the estimates and weights of a message into these arrays, which it returns."""
+        """Write the estimates and weights of a message into the given arrays, and return them."""
         assert up.agents is not None
         for group in row_groups(len(up.agents)):
             rows, arms = np.nonzero(up.present["theta"][group])
@@ -129,7 +130,7 @@ class WeightedServer(ServerSide):
         nothing = up.kind == "first" or not self.weights.size
         kept = np.zeros((self.constants.num_agents, 1)) if nothing else self.weights.T
         negative, totals = np.zeros(len(up.agents), dtype=np.bool_), np.empty(len(up.agents))
-        for rows in row_groups(len(up.agents), max(1, TOGETHER // self.constants.num_arms)):
+        for rows in groups_of(len(up.agents), self.constants.num_arms):
             sent = np.where(np.isfinite(up["weight"][rows]), up["weight"][rows], 0)
             negative[rows] = (sent < 0).any(axis=1)
             sent = np.where(up.present["weight"][rows], np.clip(sent, 0, LARGEST_NUMBER), kept[up.agents[rows]])
@@ -164,7 +165,7 @@ class WeightedServer(ServerSide):
         """The estimates theta (K, d) and V (K, d, d) from the last reports of all agents."""
         trust, (num_arms, d, M) = self._trust(), self.directions.shape
         theta, V = np.empty((num_arms, d)), np.empty((num_arms, d, d))
-        for arms in arm_groups(num_arms, M):
+        for arms in groups_of(num_arms, M):
             e, values = self.directions[arms], self.values[arms]
             weights, *judged = self._judged(e, values, self.weights[arms] * trust)
             theta[arms], V[arms] = self._fit(e, weights / _scatter(e, values, weights, *judged), values)

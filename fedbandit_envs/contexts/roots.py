@@ -53,7 +53,7 @@ def inverse_root(matrices: FloatArray) -> FloatArray:
         factors = both[..., row + 1 :, row] / scale
         both[..., row, :] /= scale
         both[..., row + 1 :, :] -= factors[..., None] * both[..., None, row, :]
-    return both[..., q:]
+    return both[..., q:].copy(order="K")
 
 
 def eigen(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:

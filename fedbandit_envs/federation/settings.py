@@ -20,6 +20,7 @@ from fedbandit_envs.protocol.policy import Policy, agents_of, hidden_for, observ
 from fedbandit_envs.protocol.registry import make_policy
 from fedbandit_envs.rounds.checks import check_changes, check_network, check_plays
 from fedbandit_envs.rounds.relay import ViaGraph
+from fedbandit_envs.rounds.state import STATE_FORMAT
 from fedbandit_envs.seeding import checked_seed, fresh_seed
 from fedbandit_envs.storage import write_whole
 
@@ -151,7 +152,7 @@ class Settings:
     @property
     def run(self) -> str:
         """A hash of all settings, by which server and clients know the states of this run from those of others."""
-        return hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([STATE_FORMAT, self.config()], sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Settings":

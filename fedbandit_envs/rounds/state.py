@@ -16,6 +16,9 @@ from fedbandit_envs.protocol.policy import Policy
 from fedbandit_envs.protocol.registry import address, policy_parameters
 from fedbandit_envs.rounds.faults import Faults
 
+#: Raised when sides keep what they know in another form: a run that was stopped before does not go on then.
+STATE_FORMAT = 2
+
 
 def numbered(values: Sequence[Any]) -> State:
     """A list as a tree, whose branches are numbers.
@@ -47,12 +50,12 @@ def check_same_form(state: State, blocks: Sequence[IntArray], record: bool) -> N
 def run_fingerprint(policy: Policy, constants: Constants, network: Network | None, faults: Faults | None) -> str:
     """A hash of all that decides a run but its seed, by which a state knows its run.
 
-    That is the policy, its parameters, the constants of its problem, its network and its faults. A parameter that is no
-    plain value counts with the name of its class.
+    That is the policy, its parameters, the constants of its problem, its network and its faults, and the form in which
+    sides keep what they know. A parameter that is no plain value counts with the name of its class.
     """
     parameters = {name: getattr(policy, name) for name in policy_parameters(type(policy))}
     shared = [asdict(constants), network.digest if network else None, (faults or Faults()).plain()]
-    deciding = [address(type(policy)), parameters, *shared]
+    deciding = [STATE_FORMAT, address(type(policy)), parameters, *shared]
     return hashlib.sha256(json.dumps(deciding, sort_keys=True, default=_plain).encode()).hexdigest()
 
 

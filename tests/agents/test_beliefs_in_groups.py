@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import fedbandit_envs as fb
-from fedbandit_agents.inference import believing_agents, inferring_agents, sums, weighted_server
+from fedbandit_agents.inference import believing_agents, inferring_agents, sums
 from fedbandit_agents.inference.posterior import Belief
-from fedbandit_agents.inference.sums import sum_along, sums_of_others, weighted_sums
+from fedbandit_agents.inference.sums import groups_of, sum_along, sums_of_others, weighted_sums
+from fedbandit_envs.arrays import row_groups
 
 T = 400
 
@@ -24,9 +25,7 @@ PROBLEMS = {
     "contexts known": lambda: fb.make("Synthetic", num_agents=7, max_cycles=T, context_std=0.0),
     "resampled": lambda: fb.make("Synthetic", num_agents=7, max_cycles=T, context_std=0.1, context="resampled"),
     "one context for all arms": lambda: identity(fb.Gaussian(MEAN, std=0.3)),
-    "each its own covariance": lambda: identity(
-        fb.Gaussian(MEAN, covariance=np.eye(2) * np.arange(1, 8)[:, None, None])
-    ),
+    "each its own covariance": lambda: identity(fb.Gaussian(MEAN, covariance=COVARIANCE)),
     "few contexts": lambda: identity(fb.Discrete(MEAN[:, None] + [[0.0, 0.5], [0.5, 0.0]], np.full((7, 2), 0.5))),
     "a function": lambda: fb.make(
         "Linear",
@@ -63,15 +62,21 @@ def end_state(problem, policy):
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("together", [1, 20])
-def test_however_large_the_groups_are_every_bit_is_the_same(problem, policy, together, monkeypatch):
+@pytest.mark.parametrize("size", [1, 3])
+def test_however_large_the_groups_of_agents_are_every_bit_is_the_same(problem, policy, size, monkeypatch):
     whole = end_state(problem, policy)
-    monkeypatch.setattr(believing_agents, "TOGETHER", together)
-    monkeypatch.setattr(inferring_agents, "TOGETHER", together)
+    for module in (believing_agents, inferring_agents):
+        monkeypatch.setattr(module, "groups_of", lambda number, *rest, **least: row_groups(number, size))
     grouped = end_state(problem, policy)
     assert whole.keys() == grouped.keys()
     for name, array in whole.items():
         np.testing.assert_array_equal(grouped[name], array, err_msg=name, strict=True)
+
+
+def test_groups_are_neither_too_large_nor_too_small():
+    # 20,000 numbers: 1,000 agents with 20 each, and 256 agents at least however many numbers each has.
+    assert groups_of(2500, entries=20, least=256) == [slice(0, 1000), slice(1000, 2000), slice(2000, 2500)]
+    assert groups_of(300, entries=1280, least=256) == [slice(0, 256), slice(256, 300)]
 
 
 @pytest.mark.parametrize("together", [1, 20, 60])
@@ -94,7 +99,7 @@ def test_the_server_refuses_the_same_reports_in_groups(monkeypatch):
         return [(fault.agent, fault.round, fault.reason) for fault in rounds.history().faults]
 
     whole = refused()
-    monkeypatch.setattr(weighted_server, "TOGETHER", 10)
+    monkeypatch.setattr(sums, "TOGETHER", 10)
     assert whole
     assert refused() == whole
 
@@ -137,7 +142,7 @@ def test_a_belief_is_the_same_bit_for_bit_in_both_orders_of_memory(q):
 def test_an_agent_alone_believes_the_same_bit_for_bit(order, q):
     whole, seen = beliefs(order, q=q)
     together = outcome(whole, seen)
-    for agent in range(9):  # arm 0, 1, ... is the one compared with, so the agents keep their places in `against`
+    for agent in range(9):  # agent i is compared with arm i, as in `outcome`
         row = slice(agent, agent + 1)
         after, everybody = whole.rows(row).given(*(each[row] for each in seen)), whole.given(*seen)
         for name in ("log_weights", "mean", "variance", "factors"):
