@@ -12,7 +12,7 @@ from fedbandit_agents.inference.context_bias import (
 from fedbandit_agents.inference.context_inference import ContextInference
 from fedbandit_agents.inference.posterior import Belief
 from fedbandit_agents.inference.scale import LEAST_SIGMA
-from fedbandit_agents.inference.sums import TOGETHER, groups_of, sum_along
+from fedbandit_agents.inference.sums import groups_of, sum_along
 from fedbandit_envs.arrays import FloatArray, IntArray
 from fedbandit_envs.protocol.knowledge import View
 from fedbandit_envs.protocol.plans import Feedback
@@ -66,8 +66,8 @@ class BelievingAgents(AgentSide):
 
     def groups(self) -> list[slice]:
         """The agents in groups whose beliefs are formed together."""
-        # Before the first belief is formed, nothing says how many components it will have.
-        entries = self.variance[0].size or TOGETHER
+        # Before the first belief is formed nothing says how many components it has. Two are usual.
+        entries = self.variance[0].size or 2 * self.pulls.shape[1]
         return groups_of(len(self.pulls), entries, least=_FEWEST)
 
     def seen_by(self, rows: slice) -> View:
@@ -141,6 +141,7 @@ class BelievingAgents(AgentSide):
         freedom = np.minimum(product, 1)
         if self.resampled:  # the variance is then sigma^2 + tau^2
             squares -= freedom * self.tau2[rows]
-        self.residuals[rows] += np.stack([sum_along(squares, 1), sum_along(freedom, 1)], axis=1)
+        self.residuals[rows, 0] += sum_along(squares, 1)
+        self.residuals[rows, 1] += sum_along(freedom, 1)
         self.pulls[rows] += pulls
         self.sums[rows] += sums
