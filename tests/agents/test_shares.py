@@ -68,7 +68,7 @@ class Heard(FedCIAgents):
 
     def __init__(self, belief, uncertain, error):
         num_agents = len(belief.mean)
-        self.belief, self.log_weights = belief, belief.log_weights
+        self.belief, self.variance = belief, belief.variance
         self.view = View(
             Constants(num_agents, 2, 1, 2000, 1.0, 1.0, 1.0, "fixed"),
             np.arange(num_agents),
