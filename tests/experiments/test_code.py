@@ -63,7 +63,8 @@ def typed(program: str, *folders: Path, site: bool = True) -> list[str]:
         site: whether installed packages can come before these folders, as those that can be edited do.
     """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, folders), *filter(None, sys.path)])}
-    command = [sys.executable, *([] if site else ["-S"]), "-c", program]
+    # -B: no bytecode is kept. A text that is edited within a second, with as many letters, would pass for the old one.
+    command = [sys.executable, "-B", *([] if site else ["-S"]), "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.split("\n")[:-1]
