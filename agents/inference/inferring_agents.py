@@ -145,8 +145,8 @@ class InferringAgents(BelievingAgents):
         """A message with the estimates that have become better or worse; None if there are none.
 
         For each such arm it holds theta_{a,i} and a weight, ||x||^2 / variance, where x are the features that the other
-        arms' rewards suggest, at first psi. Where the bias is learnt from, it also says how far mean rewards lie from
-        what mu says.
+        arms' rewards suggest, at first psi. Where the spread of mu is learnt, it also says how far mean rewards
+        lie from what mu says.
         """
         changed, found = np.empty(self.pulls.shape, dtype=np.bool_), np.empty(self.residuals.shape)
         learns = learns_spread(self.view)
@@ -171,7 +171,7 @@ class InferringAgents(BelievingAgents):
         if learns:
             arrays["misfit"] = found[spoken]
         present = changed[spoken]
-        # Messages that name the same array of agents are told from others at once.
+        # The channel and the ledger recognise the array of all agents, and check its order only once.
         agents = self.view.agents if len(spoken) == len(changed) else self.view.agents[spoken]
         return Message.of_own("estimates", arrays, agents, {"theta": present, "weight": present})
 

@@ -27,7 +27,7 @@ class Checkpoints:
     """Cumulative pulls of n agents; one is taken when a plan ends past the next time of a grid over the horizon."""
 
     def __init__(self, horizon: int, num_agents: int, num_arms: int):
-        kind = np.int32 if horizon < 2**31 else np.int64  # no count is larger than the horizon, and no mark than K
+        kind = np.int32 if horizon < 2**31 else np.int64  # no count is larger than the horizon
         self.pulls: IntArray = np.zeros((num_agents, num_arms), dtype=kind)  # (n, K) so far
         self._times = checkpoint_times(horizon)
         self._next = 0  # the place of the next time in the grid
@@ -37,7 +37,7 @@ class Checkpoints:
         self._regrets: list[FloatArray] = []
         self._changing = False  # whether there is any regret to sum up
         self._tables = CountTables(np.broadcast_to(kind(0), (num_agents, num_arms)))  # zeros that take no memory
-        self._mark_kind = np.min_scalar_type(-1 - num_arms)
+        self._mark_kind = np.min_scalar_type(-1 - num_arms)  # no mark is larger than K
 
     def add(self, feedback: Feedback, segment: Segment | None = None) -> None:
         """Count what was pulled, in `segment` if contexts change."""
